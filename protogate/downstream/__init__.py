@@ -1,0 +1,1 @@
+"""Accept connections and hand them to a codec."""

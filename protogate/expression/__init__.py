@@ -1,0 +1,1 @@
+"""The language of the configuration: conditions and templates, compiled to closures at load time."""

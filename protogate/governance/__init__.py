@@ -1,0 +1,1 @@
+"""Modules, and how configuration binds them to the stages of a request."""

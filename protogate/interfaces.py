@@ -1,0 +1,203 @@
+"""
+Seams of protogate, in the order a request meets them.  One-word verbs only; at most three methods of its own each.
+
+Words used below: a *source* is whatever reads bytes off a connection, a *sink* is whatever takes them away, a
+*body* stands between the two.  All calls happen on one thread, none blocks, none returns a value unless said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import Attribute, Interface
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from twisted.internet.defer import Deferred
+    from twisted.internet.interfaces import IListeningPort, IProtocol
+
+    from protogate.context import Context
+    from protogate.errors import Abort
+    from protogate.exchange.exchange import Exchange
+    from protogate.message import Field, Request, Response
+    from protogate.routing.rules import Route
+
+
+class ISink(Interface):
+    """
+    Where a body goes.  Its maker is who calls C{body.attach(sink)}, so it holds the body and pauses, resumes and
+    stops it directly: there is no registerProducer.
+
+    Calls: write*, then exactly one of finish and abort, then nothing.  After the sink called
+    C{body.stopProducing()} nothing at all is called.  A sink never raises: what it cannot take it drops, and stops
+    the body.
+    """
+
+    def write(data: bytes) -> None:
+        """Some bytes, never empty.  May come inside attach() and inside resumeProducing(), never inside write()."""
+
+    def finish(trailers: Sequence[Field] | None = None) -> None:
+        """The body is complete; trailers is a list of pairs, or None.  Never called while paused."""
+
+    def abort(reason: Abort) -> None:
+        """
+        The body will never be complete.  Comes at once, even while paused: what was held is dropped.  A sink that
+        leads to a peer must make the truncation visible to it.
+        """
+
+
+class IBody(IPushProducer):
+    """
+    Bytes of one message that may still be arriving.  (No body at all is None, never an empty IBody.)
+
+    Until attached it holds what was already read, at most one read (or one window), and its source is paused by the
+    first write.  Whoever is handed a body attaches it, hands it on, or calls stopProducing(): a body that is merely
+    dropped keeps a connection busy for ever.
+
+    pauseProducing() and resumeProducing() may be called at any time, also inside ISink.write(); what the source
+    had already read is held.  After finish, abort or stopProducing() all three do nothing.
+    """
+
+    length: int | None = Attribute(
+        """Exact number of bytes, or None when only the end tells.  The only source of framing: a content-length header
+        is dropped by the decoding codec and written by the encoding one."""
+    )
+    attached: bool = Attribute("False while attach() may still be called: then the message can be sent (again).")
+
+    def attach(sink: ISink) -> None:
+        """
+        Deliver to sink; once.  What is held is delivered before this returns, unless the sink pauses.  Reaches the
+        source as resumeProducing(), even if never paused: this is when `100 Continue` is due.
+        """
+
+
+class IService(Interface):
+    """A function from Request to Response: the shape of the gateway, of a pool, and of every upstream connection."""
+
+    def handle(request: Request) -> Response | Deferred[Response]:
+        """
+        Return a Response, or a Deferred of one; never raise.
+
+        Cancelling the Deferred abandons the request: the callee stops request.body if it attached it, and frees
+        what it used, before cancel() returns.  Firing wins over cancelling: who cancelled but is handed a Response
+        stops its body.  A body never attached stays with the caller.
+
+        A failure is an L{Abort}, or a CancelledError after cancel().  From a client connection it means: no response;
+        reason.retry says whether another attempt is safe, request.body.attached whether it is possible.  From the
+        gateway it means: answer nothing, break the exchange off the way the protocol does.
+        """
+
+
+class ICodec(Interface):
+    """One protocol, both sides."""
+
+    name: str = Attribute("Name used in configuration.")
+    alpn: Sequence[bytes] = Attribute("ALPN tokens, best first; empty when never negotiated.")
+
+
+class IStreamCodec(ICodec):
+    """A codec over a byte stream (TCP, TLS, UNIX)."""
+
+    def sniff(prefix: bytes) -> bool | None:
+        """True, False, or None for 'need more': does cleartext starting with prefix speak this?  A codec may ask for
+        256 bytes at most."""
+
+    def server(service: IService, context: Context) -> IProtocol:
+        """
+        An IProtocol that is an IConnection and calls service.handle once per request, malformed ones included.
+
+        It cancels the Deferred (before the response) or stops response.body (after) when the client goes away,
+        THEN aborts request.body.  It starts a request only when all bytes of the current read were fed into its
+        body, so a small request is whole when it is handed over.  It calls request.closed(reason) exactly once.
+        """
+
+    def client(ready: Callable[[IClientConnection], None], context: Context) -> IProtocol:
+        """An IProtocol that is an IClientConnection; see there for ready(connection)."""
+
+
+class IDatagramCodec(ICodec):
+    """A codec that owns its transport's datagrams (QUIC)."""
+
+    def listen(
+        reactor: object, address: object, service: IService, context: Context, tls: object
+    ) -> Deferred[IListeningPort]:
+        """Serve on a datagram address."""
+
+    def connect(
+        reactor: object, address: object, ready: Callable[[IClientConnection], None], context: Context, tls: object
+    ) -> Deferred[IClientConnection]:
+        """Connect to one."""
+
+
+class IConnection(Interface):
+    """Either side of a connection."""
+
+    closed: Deferred[None] = Attribute(
+        "Deferred that fires once with None, when the connection is gone.  Return what you are given."
+    )
+    busy: int = Attribute("Requests under way; 0 = idle, so a listener or a pool may close it after its idle time.")
+
+    def drain() -> None:
+        """Take no new request, close when the current ones have ended (GOAWAY, `Connection: close`).  Idempotent."""
+
+    def abort() -> None:
+        """Drop everything now.  Every request on it ends before this returns."""
+
+
+class IClientConnection(IConnection, IService):
+    """
+    An upstream connection.  It alone counts its requests; there is no lease to give back.
+
+    C{ready(connection)} is called each time capacity rises from 0, the first time when the connection may be used.
+    For an exclusive connection that is as soon as the last byte of the response was read (its body may still be
+    held), for a multiplexed one when a stream ends.  The connection must be in its resting state by then: handle()
+    is called inside ready().
+    """
+
+    capacity: int = Attribute(
+        """Requests it would take right now: 0 or 1 without multiplexing, N with; 0 when draining.  May fall on its own
+        (GOAWAY, SETTINGS, loss): ask right before each handle()."""
+    )
+
+
+class IModule(Interface):
+    """One governance step."""
+
+    def process(exchange: Exchange) -> Response | Awaitable[Response | None] | None:
+        """
+        None to go on, a Response to answer now, or a Deferred or coroutine of either.
+
+        May change C{exchange.request} before the upstream was asked and C{exchange.response} from PRE_RESPONSE on.
+        A body it wraps or replaces it must attach, pass on or stop.  Raising (best an L{Abort}, which says what to
+        answer) leads to the binding's exceptionHandle.
+        """
+
+
+class IModuleFactory(Interface):
+    """Makes modules, at load time."""
+
+    name: str = Attribute("Name used in configuration.")
+    stages: Sequence[str] = Attribute("Stages it may be bound to, the first is its default.")
+    guards: bool = Attribute("True for modules that must fail closed: identity, lists, limits.  Decides what a timeout gives.")
+
+    def build(params: Mapping[str, object]) -> IModule:
+        """
+        A module for one binding.  C{params} is its C{actionParam}; each string that holds C{${…}} is a
+        L{protogate.expression.template.Template}, everything else is a plain value.
+
+        Raises L{protogate.errors.ConfigError}, whose path names the parameter.  Runs off the event loop's thread when a
+        configuration is reloaded: it touches nothing that is live.
+        """
+
+
+class IRouter(Interface):
+    """Rules."""
+
+    def route(exchange: Exchange) -> Route | Deferred[Route | None] | None:
+        """
+        The Route for C{exchange.request}, or None when nothing matches.  It is given the exchange because conditions
+        see where a request came from.  An L{Abort} raised here says what to answer.
+        """

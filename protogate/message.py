@@ -1,0 +1,211 @@
+"""
+What passes between codecs.  Knows no protocol: a field here means the same whatever carried it (RFC 9110 vocabulary).
+
+Rules
+- Field names are lower-case bytes, values are bytes without leading or trailing white space.  Nothing is decoded before
+  somebody asks: C{host}, C{query} and C{cookies} are parsed on first access, and only once.
+- Framing and connection fields (content-length, transfer-encoding, connection, host, te, upgrade …) never stand in
+  C{headers}: the decoding codec takes them out, the encoding codec writes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from protogate.errors import Abort
+from protogate.uri import cookies_of, host_of, query_of
+
+if TYPE_CHECKING:
+    from protogate.exchange.ledger import Ledger
+    from protogate.interfaces import IBody
+
+Field = tuple[bytes, bytes]
+CONNECT: Final = b"connect"
+"""C{Request.upgrade} of a plain CONNECT (RFC 9110, 9.3.6)."""
+
+
+class Headers(list[Field]):
+    """Field lines in the order they came, as C{(lower-case name, value)}."""
+
+    __slots__ = ()
+
+    def get(self, name: bytes) -> bytes | None:
+        """The value of the first line of that name, or None."""
+        for key, value in self:
+            if key == name:
+                return value
+        return None
+
+    def all(self, name: bytes) -> list[bytes]:
+        """The values of every line of that name."""
+        return [value for key, value in self if key == name]
+
+    def set(self, name: bytes, value: bytes) -> None:
+        """One line of that name, instead of whatever there was; in the place of the first."""
+        for index, (key, _) in enumerate(self):
+            if key == name:
+                self[index] = (name, value)
+                self[index + 1 :] = [field for field in self[index + 1 :] if field[0] != name]
+                return
+        self.append((name, value))
+
+    def remove(self, name: bytes) -> None:  # type: ignore[override]
+        """No line of that name."""
+        self[:] = [field for field in self if field[0] != name]
+
+
+class Peer:
+    """
+    Who sent a request.
+
+    @ivar ip: address in its canonical text form, e.g. C{192.0.2.1} or C{2001:db8::1}; empty for a UNIX socket.
+    @ivar port: 0 where there is none.
+    @ivar tls: whether the connection is encrypted.
+    """
+
+    __slots__ = ("ip", "port", "tls")
+
+    def __init__(self, ip: str = "", port: int = 0, tls: bool = False) -> None:
+        self.ip, self.port, self.tls = ip, port, tls
+
+
+NOBODY: Final = Peer()
+
+
+def ignore(_: object) -> None:
+    """The C{interim} of a codec that has no interim responses, and the C{closed} of a request nobody watches."""
+
+
+class Request:
+    """
+    @ivar method: token, e.g. C{b"GET"}; case matters.
+    @ivar scheme: C{b"http"} or C{b"https"}: what the client believes it uses.
+    @ivar authority: host and optional port as the client named them, or empty.
+    @ivar target: path and query, as they came; C{b"*"} for OPTIONS *; empty for CONNECT.
+    @ivar headers: see the rules above.
+    @ivar body: L{protogate.interfaces.IBody}, or None when there is no content.
+    @ivar upgrade: token of the protocol to switch to (lower case; L{CONNECT} for a plain CONNECT), or None.  When set,
+        C{body} is not content but what will flow through the tunnel: attach it only after the tunnel was accepted.
+    @ivar interim: C{interim(response)} passes on a 1xx: any number before the final response, never 100 (attaching the
+        body says that), never 101; harmless when too late.
+    @ivar malformed: an L{Abort}: this is not a request, only what is left of one.  It must be answered with an error.
+    @ivar closed: C{closed(reason)} is called exactly once, by the server codec, when this request is over in both
+        directions: None after a clean end, else the Abort that broke it off.  Set by the exchange.
+    @ivar gone: the Abort with which the client left, set before the answer's Deferred is cancelled; else None.
+    @ivar protocol: name for people, logs and C{Via}: C{"HTTP/1.1"}, C{"HTTP/2"}, C{"SOTP/1"}.
+    @ivar service: number or name of the service in protocols that have one, else empty.
+    @ivar peer: the other end of the connection.
+    @ivar ledger: where codecs and pools note when a phase ended; None when nobody asks.
+    """
+
+    __slots__ = (
+        "_cookies",
+        "_host",
+        "_path",
+        "_query",
+        "authority",
+        "body",
+        "closed",
+        "gone",
+        "headers",
+        "interim",
+        "ledger",
+        "malformed",
+        "method",
+        "peer",
+        "protocol",
+        "scheme",
+        "service",
+        "target",
+        "upgrade",
+    )
+
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Iterable[Field] = (),
+        body: IBody | None = None,
+        authority: bytes = b"",
+        scheme: bytes = b"http",
+        upgrade: bytes | None = None,
+        interim: Callable[[Response], None] = ignore,
+        protocol: str = "",
+        peer: Peer = NOBODY,
+    ) -> None:
+        self.method, self.target, self.body = method, target, body
+        self.headers = headers if type(headers) is Headers else Headers(headers)
+        self.authority, self.scheme, self.upgrade = authority, scheme, upgrade
+        self.interim = interim
+        self.protocol, self.peer, self.service = protocol, peer, ""
+        self.malformed: Abort | None = None
+        self.gone: Abort | None = None
+        self.closed: Callable[[Abort | None], None] = ignore
+        self.ledger: Ledger | None = None
+        self._host: str | None = None
+        self._path: str | None = None
+        self._query: dict[str, str] | None = None
+        self._cookies: dict[str, str] | None = None
+
+    @property
+    def host(self) -> str:
+        """C{authority} without the port, in lower case; empty when there is none."""
+        host = self._host
+        if host is None:
+            host = self._host = host_of(self.authority)
+        return host
+
+    @property
+    def path(self) -> str:
+        """
+        The one form of the path that routing, access rules and conditions see.  Set once, by the exchange, to the
+        canonical form (L{protogate.uri.canonical}); before that it is C{target} up to the query.
+        """
+        path = self._path
+        return self.target.partition(b"?")[0].decode("latin-1") if path is None else path
+
+    @path.setter
+    def path(self, path: str) -> None:
+        self._path = path
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Parameters by name, percent-decoded; the first of several wins.  Do not change it."""
+        query = self._query
+        if query is None:
+            query = self._query = query_of(self.target)
+        return query
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """Cookies by name (RFC 6265, 5.4, over all cookie lines); the first of several wins.  Do not change it."""
+        cookies = self._cookies
+        if cookies is None:
+            cookies = self._cookies = cookies_of(self.headers.all(b"cookie"))
+        return cookies
+
+
+class Response:
+    """
+    @ivar status: 100..599.
+    @ivar headers: see the rules of this module.  HEAD and 304 keep content-length here: it describes, it frames nothing.
+    @ivar body: L{protogate.interfaces.IBody}, or None.
+    """
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Iterable[Field] = (), body: IBody | None = None) -> None:
+        self.status, self.body = status, body
+        self.headers = headers if type(headers) is Headers else Headers(headers)
+
+
+def tunnels(request: Request, response: Response) -> bool:
+    """
+    Did the response open the tunnel the request asked for?  101 is the word for 'accepted' between codecs (one that
+    spells it 200 translates), except for a plain CONNECT, which is answered 2xx.  Then both bodies are raw bytes,
+    finish() is a half-close, and the exchange is over when both have ended.
+    """
+    if request.upgrade is None:
+        return False
+    return response.status == 101 or (request.method == b"CONNECT" and 200 <= response.status < 300)

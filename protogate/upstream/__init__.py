@@ -1,0 +1,1 @@
+"""Endpoints, pools and connections of the services behind the gateway."""

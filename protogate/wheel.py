@@ -1,0 +1,129 @@
+"""
+One coarse clock for every wait: a single reactor timer drives any number of deadlines.
+
+Rules
+- Arming a L{Timer} again, the common case on a busy connection, costs a few attribute writes: the timer stays where it
+  is on the wheel and is put forward only when its old place comes up.
+- A timer fires at its deadline or up to one C{resolution} later, never before.
+- The wheel keeps no reactor timer while nothing is armed.
+- Whoever makes a Timer clears it when its work is over; a function that raises is logged and harms no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+RESOLUTION: Final = 0.05
+
+_log = Logger()
+
+
+class Timer:
+    """One deadline, armed again and again."""
+
+    __slots__ = ("_at", "_function", "_queued", "_wheel")
+
+    def __init__(self, wheel: Wheel, function: Callable[[], object]) -> None:
+        self._wheel, self._function = wheel, function
+        self._at = 0.0  # seconds on the wheel's clock; 0 = not armed
+        self._queued = 0  # the slot that holds us; 0 = none
+
+    @property
+    def active(self) -> bool:
+        """Whether it is armed."""
+        return self._at != 0.0
+
+    def set(self, delay: float) -> None:
+        """Fire in C{delay} seconds; a deadline set before is forgotten."""
+        wheel = self._wheel
+        at = self._at = wheel.now() + delay
+        if not self._queued or at < self._queued * wheel.resolution:
+            wheel._put(self)
+
+    def clear(self) -> None:
+        """Do not fire.  Does nothing when not armed.  Cheap: the wheel still knows the timer for a while."""
+        self._at = 0.0
+
+    def close(self) -> None:
+        """Do not fire, and let the wheel forget this timer: what a timer of a single request ends with."""
+        self._at = 0.0
+        if self._queued:
+            self._wheel._slots[self._queued].discard(self)
+            self._queued = 0
+
+
+class Wheel:
+    """
+    @ivar now: seconds on a clock that only goes forward; what ledgers and deadlines are measured with.
+    @ivar resolution: seconds between two looks at the deadlines.
+    """
+
+    def __init__(
+        self, clock: IReactorTime, resolution: float = RESOLUTION, now: Callable[[], float] | None = None
+    ) -> None:
+        self._clock = clock
+        self.now: Callable[[], float] = clock.seconds if now is None else now
+        self.resolution = resolution
+        self._slots: dict[int, set[Timer]] = {}
+        self._last = 0
+        self._tick: IDelayedCall | None = None
+
+    def timer(self, function: Callable[[], object]) -> Timer:
+        """A Timer, not armed."""
+        return Timer(self, function)
+
+    def after(self, delay: float, function: Callable[[], object]) -> Timer:
+        """A Timer, armed."""
+        timer = Timer(self, function)
+        timer.set(delay)
+        return timer
+
+    def stop(self) -> None:
+        """Forget every deadline: the process ends."""
+        for slot in self._slots.values():
+            for timer in slot:
+                timer._at, timer._queued = 0.0, 0
+        self._slots.clear()
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+
+    def _put(self, timer: Timer) -> None:
+        if timer._queued:
+            self._slots[timer._queued].discard(timer)
+        slot = timer._queued = max(int(timer._at / self.resolution) + 1, self._last + 1, 1)
+        self._slots.setdefault(slot, set()).add(timer)
+        if self._tick is None:
+            self._last = max(self._last, int(self.now() / self.resolution) - 1)
+            self._tick = self._clock.callLater(self.resolution, self._turn)
+
+    def _turn(self) -> None:
+        self._tick = None
+        now = self.now()
+        first = self._last + 1
+        last = self._last = max(int(now / self.resolution), self._last)
+        for slot in range(first, last + 1):
+            due = self._slots.pop(slot, None)
+            if due is None:
+                continue
+            for timer in due:
+                timer._queued = 0
+            for timer in due:
+                if timer._queued:
+                    continue  # armed anew by another one of this slot
+                if timer._at == 0.0:
+                    continue
+                if timer._at > now:
+                    self._put(timer)
+                    continue
+                timer._at = 0.0
+                try:
+                    timer._function()
+                except Exception:
+                    _log.failure("a deadline's function failed")
+        if self._slots and self._tick is None:
+            self._tick = self._clock.callLater(self.resolution, self._turn)
