@@ -39,7 +39,7 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """Base of every object of the file."""
 
 
-class GatewayTimeouts(Model, kw_only=True):
+class GatewayTimeouts(Model, frozen=True, kw_only=True):
     """C{gateway.timeouts}: see L{Timeouts}."""
 
     client_header: Seconds = Seconds(10)
@@ -60,7 +60,7 @@ class GatewayTimeouts(Model, kw_only=True):
         return Timeouts(**{name: float(getattr(self, name)) for name in self.__struct_fields__})
 
 
-class UpstreamTimeouts(Model, kw_only=True):
+class UpstreamTimeouts(Model, frozen=True, kw_only=True):
     """C{upstreams[].timeouts}: None = as the gateway's."""
 
     queue: Seconds | None = None
@@ -72,7 +72,7 @@ class UpstreamTimeouts(Model, kw_only=True):
     response_stall: Seconds | None = None
 
 
-class GatewayLimits(Model, kw_only=True):
+class GatewayLimits(Model, frozen=True, kw_only=True):
     """C{gateway.limits}: see L{Limits}."""
 
     request_line: Bytes = Bytes(8 * 1024)
@@ -88,7 +88,7 @@ class GatewayLimits(Model, kw_only=True):
         return Limits(**{name: int(getattr(self, name)) for name in self.__struct_fields__})
 
 
-class Gateway(Model, kw_only=True):
+class Gateway(Model, frozen=True, kw_only=True):
     """C{gateway}."""
 
     name: str = "protogate"
@@ -106,7 +106,7 @@ class Gateway(Model, kw_only=True):
     limits: GatewayLimits = field(default_factory=GatewayLimits)
 
 
-class Listener(Model, kw_only=True):
+class Listener(Model, frozen=True, kw_only=True):
     """C{listeners[]}."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -117,7 +117,7 @@ class Listener(Model, kw_only=True):
     """Network zone of those who come in here; C{""} = the gateway's."""
 
 
-class Endpoint(Model, kw_only=True):
+class Endpoint(Model, frozen=True, kw_only=True):
     """C{upstreams[].endpoints[]}."""
 
     url: str
@@ -125,7 +125,7 @@ class Endpoint(Model, kw_only=True):
     zone: str = ""
 
 
-class Discovery(Model, kw_only=True):
+class Discovery(Model, frozen=True, kw_only=True):
     """C{upstreams[].discovery}."""
 
     dns: str
@@ -133,7 +133,7 @@ class Discovery(Model, kw_only=True):
     scheme: Literal["http"] = "http"
 
 
-class PoolSettings(Model, kw_only=True):
+class PoolSettings(Model, frozen=True, kw_only=True):
     """C{upstreams[].pool}."""
 
     idle: Seconds = Seconds(30)
@@ -144,7 +144,7 @@ class PoolSettings(Model, kw_only=True):
     """Requests that may wait for a connection of one endpoint."""
 
 
-class Upstream(Model, kw_only=True):
+class Upstream(Model, frozen=True, kw_only=True):
     """C{upstreams[]}."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -159,7 +159,7 @@ class Upstream(Model, kw_only=True):
     timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
 
 
-class Target(Model, kw_only=True):
+class Target(Model, frozen=True, kw_only=True):
     """C{routes[].routes[].targets[]}: exactly one of C{upstream} and C{url}."""
 
     upstream: str | None = None
@@ -167,14 +167,14 @@ class Target(Model, kw_only=True):
     weight: Weight = 100
 
 
-class Sticky(Model, kw_only=True):
+class Sticky(Model, frozen=True, kw_only=True):
     """C{routes[].routes[].sticky}."""
 
     key: str
     """An expression: the same value is always sent to the same target."""
 
 
-class Entry(Model, kw_only=True):
+class Entry(Model, frozen=True, kw_only=True):
     """C{routes[].routes[]}."""
 
     condition: str = "true"
@@ -183,7 +183,7 @@ class Entry(Model, kw_only=True):
     sticky: Sticky | None = None
 
 
-class Rule(Model, kw_only=True):
+class Rule(Model, frozen=True, kw_only=True):
     """C{routes[]}."""
 
     type: Literal["uri", "host", "method", "header", "query", "cookie", "service", "protocol"] = "uri"
@@ -201,7 +201,7 @@ class Rule(Model, kw_only=True):
     routes: Annotated[tuple[Entry, ...], Meta(min_length=1)]
 
 
-class Module(Model, kw_only=True):
+class Module(Model, frozen=True, kw_only=True):
     """C{modules[]}."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -219,7 +219,7 @@ class Module(Model, kw_only=True):
     """C{""} = as the module wants: guards return, others continue."""
 
 
-class AccessLog(Model, kw_only=True):
+class AccessLog(Model, frozen=True, kw_only=True):
     """C{accessLog}."""
 
     file: str
@@ -231,7 +231,7 @@ class AccessLog(Model, kw_only=True):
     """Lines that may wait for the disk; more are dropped and counted."""
 
 
-class Config(Model, kw_only=True):
+class Config(Model, frozen=True, kw_only=True):
     """The whole file."""
 
     gateway: Gateway = field(default_factory=Gateway)

@@ -1,0 +1,62 @@
+"""
+Several faults of one configuration, as one exception.
+
+Builders collect every fault they find and raise them together; C{path} of each is relative to the value that was
+being built, and whoever called the builder puts its own place in front with L{under}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from protogate.errors import ConfigError
+
+
+class ConfigFaults(Exception):
+    """
+    What is wrong with a configuration; never empty.
+
+    @ivar faults: each fault, in the order of the file where that is known.
+    @ivar lines: each fault as one line for an operator; C{str()} is all of them.
+    """
+
+    def __init__(self, faults: Iterable[ConfigError], lines: Sequence[str] | None = None) -> None:
+        self.faults = list(faults)
+        self.lines = [line(fault) for fault in self.faults] if lines is None else list(lines)
+        super().__init__("\n".join(self.lines))
+
+
+class Located(ConfigError):
+    """
+    A fault that knows its place in the text, where C{path} alone cannot tell: a duplicate key, a syntax error.
+
+    @ivar position: line and column, both from 1.
+    """
+
+    def __init__(self, message: str, path: tuple[str | int, ...], position: tuple[int, int]) -> None:
+        super().__init__(message, path)
+        self.position = position
+
+
+def under(fault: ConfigError, *path: str | int) -> ConfigError:
+    """The same fault, seen from further up: C{path} is put in front of its own."""
+    if isinstance(fault, Located):
+        return Located(fault.message, (*path, *fault.path), fault.position)
+    return ConfigError(fault.message, (*path, *fault.path))
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """C{routes[3].targets[0].weight}."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def line(fault: ConfigError) -> str:
+    """C{routes[3].targets[0].weight: expected …}, for a fault whose file is not known."""
+    path = dotted(fault.path)
+    return f"{path}: {fault.message}" if path else fault.message
