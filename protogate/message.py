@@ -191,12 +191,15 @@ class Response:
     @ivar status: 100..599.
     @ivar headers: see the rules of this module.  HEAD and 304 keep content-length here: it describes, it frames nothing.
     @ivar body: L{protogate.interfaces.IBody}, or None.
+    @ivar protocol: what it came over, as L{Request.protocol}; empty for an answer of the gateway's own.
     """
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "headers", "protocol", "status")
 
-    def __init__(self, status: int, headers: Iterable[Field] = (), body: IBody | None = None) -> None:
-        self.status, self.body = status, body
+    def __init__(
+        self, status: int, headers: Iterable[Field] = (), body: IBody | None = None, protocol: str = ""
+    ) -> None:
+        self.status, self.body, self.protocol = status, body, protocol
         self.headers = headers if type(headers) is Headers else Headers(headers)
 
 

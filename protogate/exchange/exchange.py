@@ -1,14 +1,51 @@
-"""One request's life."""
+"""
+One request's life: PRE_REQUEST, routing, PRE_UPSTREAM, the upstream, PRE_RESPONSE; ERROR after a failure anywhere;
+POST_RESPONSE and the record when it is over.
+
+Rules
+- A step answers with a value or with a Deferred; while all answer with values, no Deferred is made.  The Deferred that
+  C{begin()} returns is the one of the step that waits, with the rest of the steps as its callbacks: cancelling it
+  reaches whatever waits.
+- A failure goes to ERROR once.  A failure on the way back from there ends in a plain problem document.
+- Whoever holds a response that is not to be sent stops its body.
+- A client that left is never revived: its cancellation passes through every step untouched.
+- C{closed()} is called by the server codec exactly once; it is what makes exactly one record.
+- Knows no protocol, no module, no rule and no upstream: all of them come with the L{Plan}.
+"""
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import re
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
-from protogate.errors import Abort
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from protogate.body import Limit
+from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort, Phase
+from protogate.exchange import problem
 from protogate.exchange.ledger import Ledger
-from protogate.message import Peer, Request, Response
+from protogate.exchange.pipeline import run
+from protogate.message import Peer, Request, Response, tunnels
+from protogate.uri import authority, canonical
 
 if TYPE_CHECKING:
+    from protogate.exchange.plan import Plan
     from protogate.routing.rules import Route, Target
+    from protogate.wheel import Timer, Wheel
+
+Answer = Response | Deferred[Response]
+
+_log = Logger()
+_PROCESS: Final = os.urandom(8).hex()
+_number = count(int.from_bytes(os.urandom(4), "big"))
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
+
+NO_ROUTE: Final = Abort("no rule matches", CLIENT, 404, error="destination_not_found", phase=Phase.ROUTING)
 
 
 class Exchange:
@@ -20,22 +57,356 @@ class Exchange:
     @ivar route: the Route once it is chosen, else None.
     @ivar target: the Target once it is chosen, else None.
     @ivar response: the Response from PRE_RESPONSE on, else None.
-    @ivar error: the Abort (or other exception) that led to the ERROR stage, else None.
-    @ivar id: id of this request, 32 hex digits; what C{func.requestId} gives.
-    @ivar trace: trace id (W3C traceparent, 32 hex digits), from the request or new; C{func.catRootMessageId}.
-    @ivar gateway: C{name} and C{zone} of the gateway.
+    @ivar error: what led to the ERROR stage: an Abort, or whatever a module raised; else None.
+    @ivar reason: the Abort for it, or the one that broke the exchange off after its response had begun; else None.
+    @ivar line: method, authority and target as the client sent them, whatever modules made of them.
+    @ivar listener: name of the listener it came through.
+    @ivar plan: what the configuration says.
     @ivar ledger: what each phase took.
-    @ivar notes: for modules: what they want to tell each other and the record; made on first access.
     """
 
-    request: Request
-    source: Peer
-    route: Route | None
-    target: Target | None
-    response: Response | None
-    error: BaseException | None
-    id: str
-    trace: str
-    gateway: Any
-    ledger: Ledger
-    notes: dict[str, Any]
+    __slots__ = (
+        "__weakref__",
+        "_guard",
+        "_id",
+        "_late",
+        "_notes",
+        "_trace",
+        "_valve",
+        "_waiting",
+        "error",
+        "ledger",
+        "line",
+        "listener",
+        "plan",
+        "reason",
+        "request",
+        "response",
+        "route",
+        "source",
+        "target",
+    )
+
+    def __init__(self, request: Request, plan: Plan, listener: str = "") -> None:
+        self.request, self.plan, self.listener = request, plan, listener
+        self.source: Peer = request.peer
+        self.route: Route | None = None
+        self.target: Target | None = None
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.reason: Abort | None = None
+        self.line = (request.method, request.authority, request.target)
+        ledger = request.ledger
+        if ledger is None:
+            ledger = request.ledger = Ledger(plan.wheel.now())
+        self.ledger: Ledger = ledger
+        self._id: str | None = None
+        self._trace: str | None = None
+        self._notes: dict[str, Any] | None = None
+        self._guard: Timer | None = None
+        self._valve: Limit | None = None
+        self._waiting: Deferred[Any] | None = None
+        self._late: Abort | None = None
+
+    # -- what modules, conditions and templates ask for
+
+    @property
+    def id(self) -> str:
+        """Id of this request, 32 hex digits: C{func.requestId}."""
+        if self._id is None:
+            self._id = f"{_PROCESS}{next(_number) & 0xFFFFFFFFFFFFFFFF:016x}"
+        return self._id
+
+    @property
+    def trace(self) -> str:
+        """Trace id, 32 hex digits: from C{traceparent} (W3C Trace Context) or the request's own id."""
+        if self._trace is None:
+            match = _TRACE(self.request.headers.get(b"traceparent") or b"")
+            self._trace = match[1].decode("ascii") if match else self.id
+        return self._trace
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """For modules: what they want to tell each other and the record.  JSON values by short names."""
+        if self._notes is None:
+            self._notes = {}
+        return self._notes
+
+    @property
+    def noted(self) -> dict[str, Any] | None:
+        """C{notes}, or None where no module ever asked for them."""
+        return self._notes
+
+    @property
+    def gateway(self) -> Plan:
+        """C{name} and C{zone} of the gateway."""
+        return self.plan
+
+    @property
+    def wheel(self) -> Wheel:
+        """The clock for every wait."""
+        return self.plan.wheel
+
+    # -- the steps
+
+    def begin(self) -> Answer:
+        """The first step; what L{protogate.interfaces.IService.handle} returns."""
+        request, plan = self.request, self.plan
+        request.closed = self.closed
+        if plan.total:
+            self._guard = plan.wheel.after(plan.total, self._expired)
+        try:
+            self._resolve()
+            result = run(plan.pre_request, self) if plan.pre_request else None
+        except Exception as error:
+            return self._fail(error)
+        if isinstance(result, Deferred):
+            return self._then(result, self._admitted)
+        return self._admitted(result)
+
+    def _resolve(self) -> None:
+        """Find out who asks for what: once, for everybody."""
+        request, plan = self.request, self.plan
+        self.source = plan.forwarding.source(request)
+        if request.malformed is not None:
+            return
+        if request.target == b"*" or request.method == b"CONNECT":
+            path = request.target.decode("latin-1")
+        else:
+            raw = request.target.partition(b"?")[0]
+            try:
+                found = canonical(raw)
+            except ValueError as error:
+                request.malformed = _bad(f"path: {error}")
+                return
+            path = found.path
+            if plan.reject and path.encode("latin-1") != raw:
+                request.malformed = _bad("path: not in its canonical form")
+        request.path = path
+        if request.authority:
+            try:
+                authority(request.authority)
+            except ValueError as error:
+                request.malformed = _bad(f"host: {error}")
+
+    def _admitted(self, answer: Response | None) -> Answer:
+        if answer is not None:
+            return self._outbound(answer)
+        if self.request.malformed is not None:
+            return self._fail(self.request.malformed)
+        try:
+            route = self.plan.router.route(self)
+        except Exception as error:
+            return self._fail(error)
+        if isinstance(route, Deferred):
+            return self._then(route, self._routed)
+        return self._routed(route)
+
+    def _routed(self, route: Route | None) -> Answer:
+        if route is None:
+            return self._fail(NO_ROUTE)
+        self.route = route
+        bound = self.plan.pre_upstream
+        if not bound:
+            return self._ask()
+        try:
+            result = run(bound, self)
+        except Exception as error:
+            return self._fail(error)
+        if isinstance(result, Deferred):
+            return self._then(result, self._prepared)
+        return self._prepared(result)
+
+    def _prepared(self, answer: Response | None) -> Answer:
+        return self._ask() if answer is None else self._outbound(answer)
+
+    def _ask(self) -> Answer:
+        request, plan, route = self.request, self.plan, self.route
+        assert route is not None
+        try:
+            target = self.target = route.pick(self)
+            request.target = plan.rewrite(request, route, target)
+            plan.forwarding.write(request, self.source)
+            body = request.body
+            if body is not None and plan.body and request.upgrade is None:
+                if body.length is None:
+                    request.body = Limit(body, plan.body, _large(plan.body))
+                elif body.length > plan.body:
+                    raise _large(plan.body)
+            self.ledger.chosen = plan.wheel.now()
+            result = plan.clusters[target.upstream].handle(request)
+        except Exception as error:
+            return self._fail(error)
+        if isinstance(result, Deferred):
+            return self._then(result, self._responded)
+        return self._responded(result)
+
+    def _responded(self, response: Response) -> Answer:
+        response.headers.append((b"via", self.plan.forwarding.via(response.protocol)))
+        return self._outbound(response)
+
+    def _outbound(self, response: Response) -> Answer:
+        """PRE_RESPONSE, on whatever is to be answered."""
+        self.response = response
+        bound = self.plan.pre_response
+        if not bound:
+            return self._answered(None)
+        try:
+            result = run(bound, self)
+        except Exception as error:
+            return self._fail(error)
+        if isinstance(result, Deferred):
+            return self._then(result, self._answered)
+        return self._answered(result)
+
+    def _answered(self, answer: Response | None) -> Response:
+        response = self.response
+        assert response is not None
+        if answer is not None and answer is not response:
+            _stop(response)
+            response = self.response = answer
+        if self._guard is not None:
+            self._watch(response)
+        return response
+
+    # -- failures
+
+    def _fail(self, error: BaseException) -> Answer:
+        """To ERROR, and from there to PRE_RESPONSE."""
+        response, self.response = self.response, None
+        if response is not None:
+            _stop(response)
+        abort = error if isinstance(error, Abort) else self._unexpected(error)
+        if self.error is not None:
+            return self._plain(abort)
+        self.error, self.reason = error, abort
+        bound = self.plan.error
+        if not bound:
+            return self._outbound(self._problem(abort))
+        try:
+            result = run(bound, self)
+        except Exception as second:
+            return self._fail(second)
+        if isinstance(result, Deferred):
+            return self._then(result, self._explained)
+        return self._explained(result)
+
+    def _explained(self, answer: Response | None) -> Answer:
+        assert self.reason is not None
+        return self._outbound(self._problem(self.reason) if answer is None else answer)
+
+    def _plain(self, abort: Abort) -> Response:
+        """A failure of the way back: no module is asked again."""
+        self.response = self._problem(abort)
+        return self._answered(None)
+
+    def _problem(self, abort: Abort) -> Response:
+        return problem.answer(abort, self.plan.forwarding.pseudonym, self.id)
+
+    def _unexpected(self, error: BaseException) -> Abort:
+        _log.failure("request {id}: a step failed", Failure(error), id=self.id)
+        return Abort(f"{type(error).__name__}: {error}", GATEWAY, 500, error="proxy_internal_error")
+
+    # -- waiting
+
+    def _then(self, waiting: Deferred[Any], step: Callable[[Any], Answer]) -> Deferred[Response]:
+        if self._waiting is None:
+            self._waiting = waiting  # what comes later is chained to it, so cancelling it is enough
+        waiting.addCallbacks(self._go, self._failed, callbackArgs=(step,))
+        return waiting
+
+    def _go(self, value: Any, step: Callable[[Any], Answer]) -> Answer:
+        """Behind a wait: go on, unless it is all over by now."""
+        late, self._late = self._late, None
+        if late is not None or self.request.gone is not None:
+            if isinstance(value, Response):
+                _stop(value)
+            if late is None:
+                raise self.request.gone or CLIENT_GONE
+            return self._fail(late)
+        return step(value)
+
+    def _failed(self, failure: Failure) -> Answer | Failure:
+        error = failure.value
+        late, self._late = self._late, None
+        if self.request.gone is not None:
+            return failure
+        if late is not None:
+            error = late
+        elif error is None or isinstance(error, CancelledError):
+            error = Abort("a step was cancelled by nobody", GATEWAY, 500, error="proxy_internal_error")
+        return self._fail(error)
+
+    # -- the guard over all phases
+
+    def _expired(self) -> None:
+        plan = self.plan
+        plan.count("total_timeout")
+        reason = Abort(
+            f"the whole exchange took more than {plan.total:g} s",
+            GATEWAY,
+            500,
+            error="proxy_internal_error",
+            phase=Phase.TOTAL,
+            title="Async-Timeout-Processing",
+        )
+        if self._valve is not None:
+            self._valve.cut(reason)
+        elif self._waiting is not None:
+            self._late = reason
+            self._waiting.cancel()
+
+    def _watch(self, response: Response) -> None:
+        """The guard goes on while the response flows; not over a tunnel, which has no end of its own."""
+        assert self._guard is not None
+        if tunnels(self.request, response):
+            self._guard.close()
+        elif response.body is not None:
+            self._valve = response.body = Limit(response.body)
+
+    # -- the end
+
+    def closed(self, reason: Abort | None) -> None:
+        """The server codec: this request is over, in both directions.  None = cleanly."""
+        self.ledger.end = self.plan.wheel.now()
+        if self._guard is not None:
+            self._guard.close()
+        self._valve = self._waiting = None
+        if reason is not None and (self.reason is None or self.response is None):
+            self.reason = reason
+        bound = self.plan.post_response
+        if bound:
+            try:
+                result = run(bound, self)
+            except Exception:
+                _log.failure("request {id}: a POST_RESPONSE module failed", id=self.id)
+            else:
+                if isinstance(result, Deferred):
+                    result.addErrback(self._grumble)
+                    result.addCallback(self._recorded)
+                    return
+                if result is not None:
+                    _stop(result)
+        self._recorded(None)
+
+    def _grumble(self, failure: Failure) -> None:
+        _log.failure("request {id}: a POST_RESPONSE module failed", failure, id=self.id)
+
+    def _recorded(self, answer: Response | None) -> None:
+        if answer is not None:
+            _stop(answer)
+        self.plan.record(self)
+
+
+def _bad(text: str) -> Abort:
+    return Abort(text, CLIENT, 400, error="http_request_error", detail=text)
+
+
+def _large(limit: int) -> Abort:
+    return Abort(f"request body over {limit} bytes", CLIENT, 413, error="http_request_error",
+                 detail=f"the body may have {limit} bytes")
+
+
+def _stop(response: Response) -> None:
+    if response.body is not None:
+        response.body.stopProducing()

@@ -1,0 +1,51 @@
+"""What one configuration says about every exchange that begins under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from protogate.exchange.forwarding import Forwarding
+from protogate.interfaces import IRouter, IService
+from protogate.wheel import Wheel
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+    from protogate.governance.binding import Bound
+    from protogate.message import Request
+    from protogate.routing.rules import Route, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    Frozen: a reload makes another one, and exchanges under way keep the one they began with.
+
+    @ivar name: of the gateway, in C{Via}, C{Proxy-Status} and records.
+    @ivar zone: of the gateway.
+    @ivar rewrite: the request target that a Target is to be sent.
+    @ivar clusters: upstreams by name.
+    @ivar total: seconds that a whole exchange may take; 0 = off.
+    @ivar body: bytes that a request body may have; 0 = off.
+    @ivar record: called once per exchange, when it is over and its POST_RESPONSE modules have run.
+    """
+
+    name: str
+    zone: str
+    wheel: Wheel
+    router: IRouter
+    rewrite: Callable[[Request, Route, Target], bytes]
+    clusters: Mapping[str, IService]
+    forwarding: Forwarding
+    record: Callable[[Exchange], None]
+    count: Callable[[str], None]
+    total: float = 0.0
+    body: int = 0
+    reject: bool = False
+    """pathPolicy: reject."""
+    pre_request: Sequence[Bound] = ()
+    pre_upstream: Sequence[Bound] = ()
+    pre_response: Sequence[Bound] = ()
+    error: Sequence[Bound] = ()
+    post_response: Sequence[Bound] = ()

@@ -1,0 +1,86 @@
+"""
+How codecs and modules are found: named parts, imported on demand.
+
+Rules
+- A drop-in in C{twisted/plugins/} only declares L{Plugin}s.  It imports nothing that it declares: a drop-in that fails
+  to import is logged by Twisted and skipped, and the name would be missing without a reason.
+- L{find} imports the part, makes one instance and verifies it against its interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+from twisted.plugin import IPlugin, getPlugins
+from twisted.python.reflect import namedAny
+from zope.interface import Attribute, Interface, implementer
+from zope.interface.exceptions import Invalid
+from zope.interface.interface import InterfaceClass
+from zope.interface.verify import verifyObject
+
+import twisted.plugins
+
+Part = TypeVar("Part")
+
+
+class IPart(Interface):
+    """What a drop-in declares."""
+
+    provides: InterfaceClass = Attribute("Interface of the part.")
+    name: str = Attribute("Name used in configuration.")
+    path: str = Attribute("Dotted name of what makes the part when called without arguments.")
+
+
+class PluginError(LookupError):
+    """No such part, or one that does not keep its promise.  The text is for whoever wrote the configuration."""
+
+
+@implementer(IPlugin, IPart)
+class Plugin:
+    """
+    One declaration: C{http1 = Plugin(IStreamCodec, "http1", "protogate_http.http1.Http1")}.
+
+    @ivar provides: L{protogate.interfaces.IStreamCodec}, L{protogate.interfaces.IModuleFactory} …
+    """
+
+    def __init__(self, provides: Any, name: str, path: str) -> None:
+        self.provides, self.name, self.path = provides, name, path
+
+
+def declared(interface: Any, package: Any = twisted.plugins) -> list[Plugin]:
+    """Every declared part of that interface, by name.  Imports none of them."""
+    plugins: Iterable[Any] = getPlugins(IPart, package)
+    return sorted((plugin for plugin in plugins if plugin.provides is interface), key=lambda plugin: plugin.name)
+
+
+def names(interface: Any, package: Any = twisted.plugins) -> list[str]:
+    """The names that L{find} knows."""
+    return [plugin.name for plugin in declared(interface, package)]
+
+
+def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Part:
+    """
+    Make the part of that name.
+
+    @raise PluginError: nobody declares it (the installed ones are named), two drop-ins declare it, it cannot be
+        imported, or it does not provide the interface.
+    """
+    title = interface.__name__
+    found = [plugin for plugin in declared(interface, package) if plugin.name == name]
+    if not found:
+        installed = ", ".join(names(interface, package)) or "none"
+        raise PluginError(f"no {title} named {name!r}; installed: {installed}")
+    if len(found) > 1:
+        paths = " and ".join(plugin.path for plugin in found)
+        raise PluginError(f"two parts claim to be the {title} named {name!r}: {paths}")
+    path = found[0].path
+    try:
+        part = namedAny(path)()
+    except Exception as error:
+        raise PluginError(f"the {title} named {name!r} cannot be made from {path}: {error!r}") from error
+    try:
+        verifyObject(interface, part)
+    except Invalid as error:
+        raise PluginError(f"{path} is not a proper {title}: {error}") from error
+    return cast(Part, part)

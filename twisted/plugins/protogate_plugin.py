@@ -1,0 +1,26 @@
+"""What protogate brings.  Declarations only: whatever is named here is imported when it is asked for."""
+
+from twisted.application.service import ServiceMaker
+
+from protogate.interfaces import IModuleFactory, IStreamCodec
+from protogate.plugins import Plugin
+
+protogate = ServiceMaker(
+    "protogate",
+    "protogate.tap",
+    "A protocol-agnostic API gateway with pluggable codecs.",
+    "protogate",
+)
+
+http1 = Plugin(IStreamCodec, "http1", "protogate_http.http1.Http1")
+
+access_list = Plugin(IModuleFactory, "accessList", "protogate.governance.accesslist.AccessListFactory")
+add_response_header = Plugin(
+    IModuleFactory, "addResponseHeader", "protogate.governance.addresponseheader.AddResponseHeaderFactory"
+)
+remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
+respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
+rewrite_path = Plugin(IModuleFactory, "rewritePath", "protogate.governance.rewritepath.RewritePathFactory")
+set_request_header = Plugin(
+    IModuleFactory, "setRequestHeader", "protogate.governance.setrequestheader.SetRequestHeaderFactory"
+)
