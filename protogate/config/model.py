@@ -97,6 +97,8 @@ class Gateway(Model, frozen=True, kw_only=True):
     """0 = in this very process, the only choice so far."""
     trusted_proxies: tuple[str, ...] = ()
     """CIDRs whose forwarding headers are believed."""
+    trusted_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
+    """The list of addresses that those proxies keep; the other one is not believed."""
     path_policy: Literal["canonical", "reject", "raw"] = "canonical"
     watch: bool = True
     """Reload when the file changes."""
@@ -113,8 +115,6 @@ class Listener(Model, frozen=True, kw_only=True):
     address: str
     """C{host:port}, C{[v6]:port} or C{unix:/path}."""
     protocols: Annotated[tuple[str, ...], Meta(min_length=1)] = ("http1",)
-    zone: str = ""
-    """Network zone of those who come in here; C{""} = the gateway's."""
 
 
 class Endpoint(Model, frozen=True, kw_only=True):

@@ -1,0 +1,124 @@
+"""
+From a configuration file to everything that can be made of it without touching anything live.
+
+Rules
+- Pure: no reactor, no socket, no state that survives.  A reload runs it in another thread while traffic flows.
+- Every fault of the file is found and reported in one go, whichever part found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protogate.config.faults import ConfigFaults
+from protogate.config.load import Loaded, load
+from protogate.config.model import Config
+from protogate.errors import ConfigError
+from protogate.exchange.exchange import Exchange
+from protogate.exchange.forwarding import Forwarding
+from protogate.expression import condition
+from protogate.governance.binding import Bound, bind
+from protogate.interfaces import IStreamCodec
+from protogate.plugins import find
+from protogate.routing.table import Router
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """
+    What a configuration means.
+
+    @ivar codecs: by name, all that listeners and upstreams use.
+    @ivar bound: the modules of each stage, in the order they run.
+    @ivar always: which exchanges are logged whatever the sample says; None = no others.
+    @ivar warnings: one line each: what works, but perhaps not as it was meant.
+    """
+
+    loaded: Loaded
+    codecs: Mapping[str, IStreamCodec]
+    router: Router
+    bound: Mapping[str, tuple[Bound, ...]]
+    forwarding: Forwarding
+    always: Callable[[Exchange], bool] | None
+    warnings: tuple[str, ...]
+
+    @property
+    def config(self) -> Config:
+        """The configuration itself."""
+        return self.loaded.config
+
+
+def build(path: str) -> Build:
+    """
+    Read and compile a configuration file.
+
+    @raise ConfigFaults: all faults; its text is ready for an operator.
+    """
+    loaded = load(path)
+    config = loaded.config
+    faults: list[ConfigError] = []
+
+    def part(function: Callable[..., Any], *args: object) -> Any:
+        try:
+            return function(*args)
+        except ConfigFaults as error:
+            faults.extend(error.faults)
+        except ConfigError as error:
+            faults.append(error)
+        return None
+
+    codecs = part(_codecs, config)
+    router = part(Router, config.routes, config.gateway)
+    bound = part(bind, config.modules, find)
+    always = part(_always, config)
+    if faults:
+        raise loaded.faults(faults)
+    warnings = [*loaded.warnings, *router.warnings]
+    warnings += [warning for stage in bound.values() for module in stage for warning in module.warnings]
+    gateway = config.gateway
+    return Build(
+        loaded=loaded,
+        codecs=codecs,
+        router=router,
+        bound=bound,
+        forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
+        always=always,
+        warnings=tuple(loaded.describe(warning) for warning in warnings),
+    )
+
+
+def _codecs(config: Config) -> dict[str, IStreamCodec]:
+    """Each codec that is named somewhere."""
+    codecs: dict[str, IStreamCodec] = {}
+    faults: list[ConfigError] = []
+    wanted: list[tuple[str, tuple[str | int, ...]]] = []
+    for index, listener in enumerate(config.listeners):
+        wanted += [(name, ("listeners", index, "protocols", at)) for at, name in enumerate(listener.protocols)]
+    wanted += [(upstream.protocol, ("upstreams", at, "protocol")) for at, upstream in enumerate(config.upstreams)]
+    for name, place in wanted:
+        if not name or name in codecs:
+            continue
+        try:
+            codecs[name] = find(IStreamCodec, name)
+        except LookupError as error:
+            faults.append(ConfigError(str(error.args[0]), place))
+    if faults:
+        raise ConfigFaults(faults)
+    codecs.setdefault(SCHEMES["http"], find(IStreamCodec, SCHEMES["http"]))
+    return codecs
+
+
+SCHEMES: Mapping[str, str] = {"http": "http1"}
+"""The codec for an endpoint whose upstream names none, by the scheme of its URL."""
+
+
+def _always(config: Config) -> Callable[[Exchange], bool] | None:
+    log = config.access_log
+    if log is None or not log.always:
+        return None
+    try:
+        return condition.compile(log.always, response=True)
+    except ConfigError as error:
+        raise ConfigError(error.message, ("accessLog", "always", *error.path)) from None

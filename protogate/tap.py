@@ -1,0 +1,35 @@
+"""C{twistd protogate}: its options, and the service that it runs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from protogate.config.faults import ConfigFaults
+from protogate.build import build
+from protogate.service import GatewayService
+
+
+class Options(usage.Options):
+    """Of the command C{twistd protogate}."""
+
+    synopsis = "[options] -c FILE"
+    longdesc = "Run a gateway.  SIGHUP loads the configuration anew; SIGTERM drains and stops."
+    optParameters: ClassVar[list[list[Any]]] = [["config", "c", None, "The configuration, YAML or JSON."]]
+
+    def postOptions(self) -> None:
+        """Twisted."""
+        if not self["config"]:
+            raise usage.UsageError("which configuration? twistd protogate -c FILE")
+
+
+def makeService(options: Options) -> IService:
+    """Everything of the configuration is checked here, before a port is opened and before twistd goes to the background."""
+    path = options["config"]
+    try:
+        built = build(path)
+    except ConfigFaults as faults:
+        raise SystemExit(str(faults)) from None
+    return GatewayService(path, built)
