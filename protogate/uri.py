@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import IPv6Address
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 PARAMETERS: Final = 1000
@@ -131,7 +131,19 @@ def _spellings() -> dict[bytes, bytes]:
 _SPELLINGS: Final = _spellings()
 
 
-def canonical(path: bytes) -> tuple[str, bool]:
+class Canonical(NamedTuple):
+    """What L{canonical} gives."""
+
+    path: str
+    """The canonical form."""
+    plain: bool
+    """
+    True when the path differs from the form in spelling and in repeated slashes only, and may be forwarded as it came;
+    False when dot segments were resolved, and then the form is what may be forwarded.
+    """
+
+
+def canonical(path: bytes) -> Canonical:
     """
     The one form of a path (RFC 3986, 6.2.2), and whether the path may be forwarded as it came.
 
@@ -139,15 +151,12 @@ def canonical(path: bytes) -> tuple[str, bool]:
     hex; C{%2F} and C{%5C} stay as they are; dot segments are resolved, C{%2e} being a dot; repeated slashes count as
     one.  It starts with C{/}, holds ASCII only and no dot segment, and is the canonical form of itself.
 
-    The flag is True when the path differs from its form in spelling and in repeated slashes only; it is False when dot
-    segments were resolved, and then the form is what may be forwarded.
-
     Refused with ValueError (answer 400): a path that does not start with C{/} (C{*} and the empty target of CONNECT
     are not paths); bad percent-encoding; white space and control characters, plain or encoded; a plain backslash, C{#}
     or C{?}; a climb above the root; dot segments that only another parser would see, see C{_HIDDEN}.
     """
     if _COMMON_PATH(path):
-        return path.decode("ascii"), True
+        return Canonical(path.decode("ascii"), True)
     if path[:1] != b"/":
         raise ValueError("the path does not start with a slash")
     bad = _BAD_PATH.search(path)
@@ -156,7 +165,7 @@ def canonical(path: bytes) -> tuple[str, bool]:
     return _resolve(_SPELLING.sub(_spell, path).decode("ascii").split("/"))
 
 
-def _resolve(segments: list[str]) -> tuple[str, bool]:
+def _resolve(segments: list[str]) -> Canonical:
     """From the segments of a path, spelled canonically; the first is what stands before the first slash: nothing."""
     kept: list[str] = []
     plain = True
@@ -176,7 +185,7 @@ def _resolve(segments: list[str]) -> tuple[str, bool]:
             kept.append(segment)
     # A dot segment at the end leaves the slash before it (RFC 3986, 5.2.4, 2B and 2C).
     slash = "/" if kept and segments[-1] in ("", ".", "..") else ""
-    return f"/{'/'.join(kept)}{slash}", plain
+    return Canonical(f"/{'/'.join(kept)}{slash}", plain)
 
 
 def _why_path(bad: re.Match[bytes]) -> str:
