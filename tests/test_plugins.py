@@ -1,0 +1,92 @@
+"""Discovery of codecs and modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from zope.interface import implementer
+
+from protogate.interfaces import IModule, IModuleFactory, IStreamCodec
+from protogate.plugins import PluginError, declared, find, names
+
+
+@implementer(IModuleFactory)
+class Proper:
+    name, stages, guards = "proper", ("PRE_REQUEST",), False
+
+    def build(self, params: object) -> IModule:
+        raise AssertionError
+
+
+class NoFactory:
+    pass
+
+
+class Broken:
+    def __init__(self) -> None:
+        raise ValueError("no luck")
+
+
+DROPIN = f"""
+from protogate.interfaces import IModuleFactory
+from protogate.plugins import Plugin
+
+proper = Plugin(IModuleFactory, "proper", "{__name__}.Proper")
+none = Plugin(IModuleFactory, "none", "{__name__}.NoFactory")
+broken = Plugin(IModuleFactory, "broken", "{__name__}.Broken")
+missing = Plugin(IModuleFactory, "missing", "no.such.thing")
+twice = Plugin(IModuleFactory, "twice", "{__name__}.Proper")
+again = Plugin(IModuleFactory, "twice", "{__name__}.NoFactory")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    folder = tmp_path / "dropins_for_test"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "here.py").write_text(DROPIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    yield __import__("dropins_for_test")
+    for name in [name for name in sys.modules if name.startswith("dropins_for_test")]:
+        del sys.modules[name]
+
+
+def test_a_part_is_made_and_verified(package: ModuleType) -> None:
+    assert isinstance(find(IModuleFactory, "proper", package), Proper)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nobody", "no IModuleFactory named 'nobody'; installed: broken, missing, none, proper, twice, twice"),
+        ("none", "NoFactory is not a proper IModuleFactory"),
+        ("broken", "cannot be made from .*Broken: ValueError"),
+        ("missing", "cannot be made from no.such.thing"),
+        ("twice", "two parts claim to be the IModuleFactory named 'twice': .*Proper and .*NoFactory"),
+    ],
+)
+def test_what_is_wrong_is_said(package: ModuleType, name: str, text: str) -> None:
+    with pytest.raises(PluginError, match=text):
+        find(IModuleFactory, name, package)
+
+
+def test_nothing_installed_is_said_too(package: ModuleType) -> None:
+    with pytest.raises(PluginError, match="no IStreamCodec named 'x'; installed: none"):
+        find(IStreamCodec, "x", package)
+
+
+def test_asking_for_names_imports_nothing_declared(package: ModuleType) -> None:
+    assert [plugin.name for plugin in declared(IModuleFactory, package)].count("missing") == 1
+
+
+def test_every_part_that_protogate_brings_can_be_made() -> None:
+    assert "http1" in names(IStreamCodec)
+    for interface in (IStreamCodec, IModuleFactory):
+        for name in names(interface):
+            assert find(interface, name).name == name
