@@ -1,0 +1,79 @@
+# Every task of this repository in one word each; `make help` lists them.
+# A machine with python3 >= 3.11 is enough: everything else goes into .venv.
+
+PYTHON ?= python3
+PORT ?= 8080
+DEMO_PORT ?= 8081
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Relative, so that a checkout may be anywhere; where a command runs elsewhere it is made absolute.
+SUITES = $(shell grep -rlE 'SynchronousTestCase' --include='test_*.py' tests | grep -v '^tests/test_clean.py$$' | sort)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: run test lint types docs trial pytest bench format clean help neighbours
+
+run: $(VENV)/run.stamp  ## start a gateway with a demo upstream; PORT=8080 DEMO_PORT=8081
+	@mkdir -p build
+	@sed -e 's/127\.0\.0\.1:8080/127.0.0.1:$(PORT)/' -e 's/127\.0\.0\.1:8081/127.0.0.1:$(DEMO_PORT)/' \
+	    examples/gateway.yaml > build/gateway.yaml
+	@$(BIN)/python -m protogate.demo --port $(DEMO_PORT) --try http://127.0.0.1:$(PORT)/hello \
+	    -- $(BIN)/protogate run -c build/gateway.yaml
+
+test: neighbours lint types docs trial pytest  ## everything that must hold: style, types, docs, trial, pytest with coverage
+
+lint: $(VENV)/test.stamp  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.stamp  ## mypy, strict
+	$(BIN)/mypy
+
+docs: $(VENV)/test.stamp  ## build/docs/index.html; warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+
+trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
+	$(BIN)/trial --temp-directory=build/trial $(SUITES)
+
+pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
+	@mkdir -p build/coverage
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+bench: $(VENV)/bench.stamp neighbours  ## CPU per request of this gateway and of others, as a table
+	$(BIN)/python -m bench
+
+format: $(VENV)/test.stamp  ## mend style where ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+neighbours:
+	@.ci/neighbours
+
+clean:  ## back to what git knows
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis _trial_temp*
+	find . -name __pycache__ -prune -exec rm -rf {} + -o -name dropin.cache -exec rm -f {} +
+
+help:
+	@echo 'make WORD, where WORD is one of'
+	@sed -n 's/^\([a-z]*\):.*  ## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(VENV)/made.stamp:
+	@.ci/venv '$(PYTHON)' $(VENV)
+	@touch $@
+
+$(VENV)/run.stamp: pyproject.toml $(VENV)/made.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml $(VENV)/made.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,docs,dev]'
+	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/bench.stamp: pyproject.toml $(VENV)/made.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@ $(VENV)/run.stamp

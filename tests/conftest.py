@@ -1,0 +1,153 @@
+"""
+What holds for every test: it fails when it leaves something broken behind.
+
+- A failure that was logged and not taken with C{flush_errors} fails the test that logged it.  That includes "Unhandled
+  error in Deferred", which only shows when the Deferred is collected: so garbage is collected after each test.
+- So does what is left on the reactor: delayed calls, open transports, listening ports.
+- Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
+  never awaited.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from hypothesis import HealthCheck, settings
+from twisted.internet.task import deferLater
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from neighbours import Neighbours
+
+# Wall-clock limits say more about the machine than about the code.
+settings.register_profile("dev", deadline=None)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+TURNS = 5
+"""Turns of the reactor in which transports that were told to close may do so."""
+
+
+@implementer(ILogObserver)
+class Failures:
+    """A log observer that keeps every failure."""
+
+    def __init__(self) -> None:
+        self.events: list[LogEvent] = []
+
+    def __call__(self, event: LogEvent) -> None:
+        if event.get("log_failure") is not None:
+            self.events.append(event)
+
+    def flush(self, *types: type[BaseException]) -> list[Failure]:
+        """Take out the failures of these types, all of them when none is named."""
+        taken = [event for event in self.events if not types or event["log_failure"].check(*types)]
+        self.events = [event for event in self.events if event not in taken]
+        return [event["log_failure"] for event in taken]
+
+    def report(self) -> str:
+        """One paragraph for each that is left."""
+        return "\n".join(
+            f"{event.get('log_namespace', '')}: {event.get('log_format') or event.get('why') or ''}\n"
+            f"{event['log_failure'].getTraceback()}"
+            for event in self.events
+        )
+
+
+def pytest_collection_finish() -> None:
+    """What exists by now is no garbage: leave it out of the collection after each test, which is then quick."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def failures() -> Iterator[Failures]:
+    """What was logged with a failure since the test began."""
+    observer = Failures()
+    globalLogPublisher.addObserver(observer)
+    yield observer
+    globalLogPublisher.removeObserver(observer)
+
+
+@pytest.fixture
+def flush_errors(failures: Failures) -> Callable[..., list[Failure]]:
+    """C{flush_errors(*types)}: the failures logged so far, which the test expected; as trial's flushLoggedErrors."""
+
+    def flush(*types: type[BaseException]) -> list[Failure]:
+        gc.collect()
+        return failures.flush(*types)
+
+    return flush
+
+
+def _selectables(reactor: Any) -> set[Any]:
+    internal: set[Any] = getattr(reactor, "_internalReaders", set())
+    return (set(reactor.getReaders()) | set(reactor.getWriters())) - set(internal)
+
+
+def _dirt(reactor: Any, before: tuple[set[Any], set[Any]]) -> tuple[set[Any], set[Any]]:
+    return set(reactor.getDelayedCalls()) - before[0], _selectables(reactor) - before[1]
+
+
+def _sweep(reactor: Any, calls: set[Any], selectables: set[Any]) -> None:
+    """Take away what a test left, so that it is reported once and harms no other."""
+    for call in calls:
+        if call.active():
+            call.cancel()
+    for selectable in selectables:
+        reactor.removeReader(selectable)
+        reactor.removeWriter(selectable)
+        close = getattr(selectable, "connectionLost", None)
+        if close is not None:
+            close(Failure(ConnectionAbortedError("left behind by a test")))
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest, failures: Failures) -> Iterator[None]:
+    """The rules of this module's docstring."""
+    reactor: Any = sys.modules.get("twisted.internet.reactor")
+    before = (set(reactor.getDelayedCalls()), _selectables(reactor)) if reactor else (set(), set())
+    yield
+    if isinstance(request.instance, SynchronousTestCase):
+        failures.flush()  # trial looked at them itself, and knows which were expected
+    reactor = sys.modules.get("twisted.internet.reactor")
+    calls: set[Any] = set()
+    selectables: set[Any] = set()
+    if reactor is not None:
+        calls, selectables = _dirt(reactor, before)
+        for _ in range(TURNS):
+            if not calls and not selectables:
+                break
+            pytest_twisted.blockon(deferLater(reactor, 0))
+            calls, selectables = _dirt(reactor, before)
+    gc.collect()
+    faults = []
+    if failures.events:
+        faults.append(f"logged and not expected (flush_errors takes those that are):\n{failures.report()}")
+    if calls:
+        faults.append("delayed calls left on the reactor:\n" + "\n".join(map(str, calls)))
+    if selectables:
+        faults.append("transports or ports left open:\n" + "\n".join(map(repr, selectables)))
+    if reactor is not None:
+        _sweep(reactor, calls, selectables)
+    if faults:
+        pytest.fail("\n\n".join(faults), pytrace=False)
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path) -> Iterator[Neighbours]:
+    """Starts programs of other people, and ends them with the test."""
+    started = Neighbours(tmp_path)
+    yield started
+    started.stop()
