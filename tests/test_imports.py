@@ -63,8 +63,8 @@ def imports(tree: ast.AST) -> Iterator[str]:
         yield tree.module
         yield from (f"{tree.module}.{alias.name}" for alias in tree.names)
     else:
-        for node in ast.iter_child_nodes(tree):
-            yield from imports(node)
+        for child in ast.iter_child_nodes(tree):
+            yield from imports(child)
 
 
 def graph(root: Path, package: str) -> dict[str, set[str]]:
