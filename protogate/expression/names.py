@@ -1,0 +1,128 @@
+"""
+What the names of the language mean: type, and how to get it from an exchange.
+
+A name never fails: what is not there yet (no route, no response) is empty, or 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+from protogate.expression.code import Code, Fields, Pairs, Run, Table
+from protogate.expression.types import BOOL, INT, STRING, list_of
+
+Entry = Code | Table | Mapping[str, Any]
+"""A value, a map, or a name that has members."""
+Space = Mapping[str, Entry]
+
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_FRAMING: Final = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)
+
+
+def _field(where: str, never: Mapping[bytes, str]) -> Callable[[bytes], None]:
+    """The check of a constant field name."""
+
+    def check(name: bytes) -> None:
+        if _TOKEN.fullmatch(name) is None:
+            raise ValueError(f'"{name.decode("latin-1")}" is no field name')
+        if name in _FRAMING or name in never:
+            hint = never.get(name, "framing belongs to the codec")
+            raise ValueError(f'{where} never holds "{name.decode()}": {hint}')
+
+    return check
+
+
+def _text(get: Run) -> Code:
+    """A string made of bytes."""
+
+    def equals(literal: bytes) -> Run:
+        return lambda exchange: bool(get(exchange) == literal)
+
+    return Code(STRING, lambda exchange: get(exchange).decode("latin-1"), raw=get, equals=equals, latin=True)
+
+
+def _method_equals(literal: bytes) -> Run:
+    return lambda exchange: bool(exchange.request.method == literal)
+
+
+def _of_route(name: str, otherwise: object) -> Run:
+    get = attrgetter(name)
+
+    def run(exchange: Any) -> Any:
+        route = exchange.route
+        return otherwise if route is None else get(route)
+
+    return run
+
+
+def _status(exchange: Any) -> int:
+    response = exchange.response
+    return 0 if response is None else response.status
+
+
+def _response_headers(exchange: Any) -> Any:
+    response = exchange.response
+    return () if response is None else response.headers
+
+
+def _remote(exchange: Any) -> int:
+    return round(exchange.ledger.remote(exchange.wheel.now()) * 1000)
+
+
+def _attribute(kind: Any, path: str, latin: bool = False) -> Code:
+    return Code(kind, attrgetter(path), latin=latin)
+
+
+_METHOD: Final = attrgetter("request.method")
+
+REQUEST: Final[Space] = {
+    "method": Code(
+        STRING,
+        lambda exchange: exchange.request.method.decode("latin-1"),
+        raw=_METHOD,
+        equals=_method_equals,
+        latin=True,
+    ),
+    "path": _attribute(STRING, "request.path", latin=True),
+    "host": _attribute(STRING, "request.host", latin=True),
+    "headers": Fields(
+        attrgetter("request.headers"),
+        _field("request.headers", {b"host": "use request.host", b"content-length": "framing belongs to the codec"}),
+    ),
+    "query": Pairs(attrgetter("request.query")),
+    "cookies": Pairs(attrgetter("request.cookies"), latin=True),
+    "protocol": _attribute(STRING, "request.protocol"),
+    "service": _attribute(STRING, "request.service"),
+    "malformed": Code(BOOL, lambda exchange: exchange.request.malformed is not None),
+}
+SOURCE: Final[Space] = {
+    "ip": _attribute(STRING, "source.ip"),
+    "port": _attribute(INT, "source.port"),
+    "tls": _attribute(BOOL, "source.tls"),
+}
+ROUTE: Final[Space] = {
+    "name": Code(STRING, _of_route("name", "")),
+    "tags": Code(list_of(STRING), _of_route("tags", ())),
+    "properties": Pairs(_of_route("properties", {})),
+}
+RESPONSE: Final[Space] = {
+    "status": Code(INT, _status),
+    "headers": Fields(_response_headers, _field("response.headers", {})),
+}
+
+CONDITION: Final[Space] = {"request": REQUEST, "source": SOURCE, "route": ROUTE}
+"""What conditions and keys may name, before there is a response."""
+TEMPLATE: Final[Space] = {
+    "request": {**REQUEST, "func": {"remoteCost": Code(INT, _remote)}},
+    "source": SOURCE,
+    "route": ROUTE,
+    "func": {"catRootMessageId": _attribute(STRING, "trace"), "requestId": _attribute(STRING, "id")},
+    "gateway": {"name": _attribute(STRING, "gateway.name"), "zone": _attribute(STRING, "gateway.zone")},
+    "upstream": {"address": _attribute(STRING, "ledger.address")},
+}
+"""What templates may name, before there is a response."""

@@ -1,0 +1,138 @@
+"""
+Templates: text with C{${…}} in it → closure over the exchange.
+
+Rules
+- Inside stands any expression of the language (L{protogate.expression}) that is a string, a number or a bool.  To the
+  names of conditions come C{request.func.remoteCost} (whole ms spent on the upstream), C{func.catRootMessageId} (trace id
+  of the exchange), C{func.requestId}, C{gateway.name}, C{gateway.zone} and C{upstream.address}.
+- C{$${} is a literal C{${}.  A C{$} before anything else stands for itself.
+- Nothing a client sends can break a header: L{Template.header} drops control characters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from protogate.expression import compiler
+from protogate.expression.code import Run
+from protogate.expression.lexer import END
+from protogate.expression.names import RESPONSE, TEMPLATE
+from protogate.expression.operators import rendered
+from protogate.expression.parser import parse
+from protogate.expression.tree import Fault
+from protogate.expression.types import SCALARS
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+
+_OPENING: Final = re.compile(r"\$?\$\{")
+_CONTROLS: Final = bytes([*range(0x20), 0x7F])
+
+
+class Template:
+    """
+    A text that differs from exchange to exchange.  Call it for the text.
+
+    @ivar text: as the configuration has it.
+    """
+
+    __slots__ = ("_bytes", "_runs", "text")
+
+    def __init__(self, text: str, parts: list[str | tuple[Run, Run]]) -> None:
+        self.text = text
+        self._runs = tuple(part if isinstance(part, str) else part[0] for part in parts)
+        self._bytes = tuple(part.encode() if isinstance(part, str) else part[1] for part in parts)
+
+    def __repr__(self) -> str:
+        return f"<Template {self.text!r}>"
+
+    def __call__(self, exchange: Exchange) -> str:
+        """The text for this exchange."""
+        return "".join([part if part.__class__ is str else part(exchange) for part in self._runs])  # type: ignore[operator]
+
+    def header(self, exchange: Exchange) -> bytes:
+        """
+        The value of a header field for this exchange, see L{encode}.  What came as bytes (a header, a cookie, the path)
+        goes out as those bytes; other text as UTF-8.
+        """
+        value = b"".join([part if part.__class__ is bytes else part(exchange) for part in self._bytes])  # type: ignore[operator]
+        return value.translate(None, _CONTROLS).strip(b" ")
+
+
+def encode(text: str) -> bytes:
+    """
+    The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and without
+    white space around it.
+    """
+    return text.encode("utf-8", "replace").translate(None, _CONTROLS).strip(b" ")
+
+
+def compile(text: str, *, response: bool = False) -> str | Template:
+    """
+    What a text stands for: itself (a C{str}) where nothing in it differs from exchange to exchange, else a L{Template}.
+
+    @param response: may it ask for C{response}?  True from the stage PRE_RESPONSE on.
+    @raise ConfigError: with the column.
+    """
+    if "${" not in text:
+        return text
+    try:
+        parts = _parts(text, response)
+    except Fault as fault:
+        raise fault.within(text) from None
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return parts[0]
+    return Template(text, parts)
+
+
+def _parts(text: str, response: bool) -> list[str | tuple[Run, Run]]:
+    """Constants and closures in turn, no two constants side by side; a closure once for text and once for bytes."""
+    names = {**TEMPLATE, "response": RESPONSE} if response else TEMPLATE
+    parts: list[str | tuple[Run, Run]] = []
+    literal = ""
+    at = 0
+    while (opening := _OPENING.search(text, at)) is not None:
+        literal += text[at : opening.start()]
+        at = opening.end()
+        if len(opening[0]) == 3:
+            literal += "${"
+            continue
+        node, at = _expression(text, opening.start(), at)
+        code = compiler.compile(node, names)
+        if code.type not in SCALARS:
+            raise Fault(f"${{…}} must be a string, a number or a bool, this is a {code.type}", opening.end())
+        code = rendered(code)
+        if code.run is None:
+            literal += code.value
+            continue
+        if literal:
+            parts.append(literal)
+            literal = ""
+        parts.append((code.run, code.raw or _encoded(code.run, code.latin)))
+    if literal or text[at:] or not parts:
+        parts.append(literal + text[at:])
+    return parts
+
+
+def _expression(text: str, opened: int, at: int) -> tuple[compiler.Node, int]:
+    try:
+        return parse(text, at, "}")
+    except Fault as fault:
+        if fault.end:
+            raise Fault('"${" is never closed with "}"; for the characters write "$${"', opened) from None
+        raise
+
+
+def _encoded(run: Run, latin: bool) -> Run:
+    if not latin:
+        return lambda exchange: run(exchange).encode("utf-8", "replace")
+
+    def encoded(exchange: Exchange) -> bytes:
+        text: str = run(exchange)
+        try:
+            return text.encode("latin-1")
+        except UnicodeEncodeError:
+            return text.encode("utf-8", "replace")
+
+    return encoded
