@@ -25,7 +25,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from protogate.body import Limit
+from protogate.body import Limit, Valve
 from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort, Phase
 from protogate.exchange import problem
 from protogate.exchange.ledger import Ledger
@@ -104,7 +104,7 @@ class Exchange:
         self._trace: str | None = None
         self._notes: dict[str, Any] | None = None
         self._guard: Timer | None = None
-        self._valve: Limit | None = None
+        self._valve: Valve | None = None
         self._waiting: Deferred[Any] | None = None
         self._late: Abort | None = None
 
@@ -362,7 +362,7 @@ class Exchange:
         if tunnels(self.request, response):
             self._guard.close()
         elif response.body is not None:
-            self._valve = response.body = Limit(response.body)
+            self._valve = response.body = Valve(response.body)
 
     # -- the end
 
