@@ -10,7 +10,8 @@ The language is a subset of CEL (https://github.com/google/cel-spec).  It differ
 
 - Evaluation cannot fail.  A key that a map does not hold gives the empty string, where CEL has an error; C{'x' in
   request.headers} tells the two apart.  So the error-absorbing side of C{&&} and C{||} never shows.
-- Types are static: what CEL finds out on evaluation (C{1 < 'a'}, C{1 == 'a'}, a list of mixed types) is a fault at load.
+- Types are static: what CEL finds out on evaluation (C{1 < 'a'}, C{1 == 'a'}, a list of mixed types) is a fault at
+  load.
 - There is no arithmetic but the sign, no bytes, no map literals, no macros (C{has}, C{all}, C{exists} …).
 - The pattern of matches() and the network of inCidr() are constants, so that they can be checked at load.
 """

@@ -5,14 +5,14 @@ An engine such as C{re} tries the ways to read a text one after the other.  Ther
 ambiguous, and that can be decided on its position automaton (Glushkov 1961), in which a state is one character of the
 pattern, and a step reads it:
 
-- *Exponential*: some state can be left and reached again in two ways that read the same text (A. Weber, H. Seidl, On the
-  degree of ambiguity of finite automata, 1991: criterion EDA).  E.g. C{(a+)+}, C{(a|a)*}, C{(\\w+\\s?)*}.
-- *Polynomial*: a loop p and a later loop q so that one text goes round p, from p to q, and round q (IDA).  Each such pair
-  multiplies the time by the length of the text.  A search that may begin anywhere is a loop before the pattern.  One
-  pair is let pass (a square of at most 8 KiB, the limit of a header line); two are not: C{.*a.*b}, searched.
+- *Exponential*: some state can be left and reached again in two ways that read the same text (A. Weber, H. Seidl, On
+  the degree of ambiguity of finite automata, 1991: criterion EDA).  E.g. C{(a+)+}, C{(a|a)*}, C{(\\w+\\s?)*}.
+- *Polynomial*: a loop p and a later loop q so that one text goes round p, from p to q, and round q (IDA).  Each such
+  pair multiplies the time by the length of the text.  A search that may begin anywhere is a loop before the pattern.
+  One pair is let pass (a square of at most 8 KiB, the limit of a header line); two are not: C{.*a.*b}, searched.
 
-The check errs on the safe side: assertions count as nothing, and a part that may be empty must not be repeated.  What it
-does not see are ambiguities without a loop, which a pattern has to spell out one by one (C{a?a?a?…aaa}).
+The check errs on the safe side: assertions count as nothing, and a part that may be empty must not be repeated.  What
+it does not see are ambiguities without a loop, which a pattern has to spell out one by one (C{a?a?a?…aaa}).
 """
 
 from __future__ import annotations
@@ -195,44 +195,51 @@ class _Automaton:
         return found
 
     def loops(self) -> list[frozenset[int]]:
-        """The sets of positions that can all be reached from each other (Tarjan), in the order of the pattern."""
-        order: list[frozenset[int]] = []
-        index: dict[int, int] = {}
-        low: dict[int, int] = {}
-        stack: list[int] = []
-        waiting: set[int] = set()
-        for root in range(len(self.sets)):
-            if root in index:
-                continue
-            calls: list[tuple[int, Iterator[int]]] = []
+        """The sets of positions that can all be reached from each other, in the order of the pattern (Tarjan)."""
+        return _Loops(self.follow).found[::-1]
 
-            def enter(node: int, calls: list[tuple[int, Iterator[int]]] = calls) -> None:
-                index[node] = low[node] = len(index)
-                stack.append(node)
-                waiting.add(node)
-                calls.append((node, iter(self.follow[node])))
 
-            enter(root)
-            while calls:
-                node, following = calls[-1]
-                for other in following:
-                    if other not in index:
-                        enter(other)
-                        break
-                    if other in waiting:
-                        low[node] = min(low[node], index[other])
-                else:
-                    calls.pop()
-                    if calls:
-                        low[calls[-1][0]] = min(low[calls[-1][0]], low[node])
-                    if low[node] == index[node]:
-                        at = stack.index(node)
-                        members = frozenset(stack[at:])
-                        del stack[at:]
-                        waiting -= members
-                        if len(members) > 1 or node in self.follow[node]:
-                            order.append(members)
-        return order[::-1]
+class _Loops:
+    """Tarjan's algorithm, without recursion."""
+
+    def __init__(self, follow: list[dict[int, None]]) -> None:
+        self.found: list[frozenset[int]] = []
+        self._follow = follow
+        self._index: dict[int, int] = {}
+        self._low: dict[int, int] = {}
+        self._stack: list[int] = []
+        self._calls: list[tuple[int, Iterator[int]]] = []
+        for root in range(len(follow)):
+            if root not in self._index:
+                self._enter(root)
+                while self._calls:
+                    self._turn()
+
+    def _enter(self, node: int) -> None:
+        self._index[node] = self._low[node] = len(self._index)
+        self._stack.append(node)
+        self._calls.append((node, iter(self._follow[node])))
+
+    def _turn(self) -> None:
+        index, low = self._index, self._low
+        node, following = self._calls[-1]
+        for other in following:
+            if other not in index:
+                self._enter(other)
+                return
+            low[node] = min(low[node], index[other] if other in low else low[node])
+        self._calls.pop()
+        if self._calls:
+            above = self._calls[-1][0]
+            low[above] = min(low[above], low[node])
+        if low[node] == index[node]:
+            at = self._stack.index(node)
+            members = frozenset(self._stack[at:])
+            del self._stack[at:]
+            for member in members:
+                del low[member]  # it is in no loop that is still open
+            if len(members) > 1 or node in self._follow[node]:
+                self.found.append(members)
 
 
 def reason(node: Node, searched: bool) -> str:

@@ -36,7 +36,7 @@ def _no_network(text: str) -> ConfigError:
     return ConfigError(f'"{text}" is no network; write e.g. 10.0.0.0/8 or 2001:db8::/32')
 
 
-def compile(text: str) -> Callable[[str], bool]:
+def compile(text: str) -> Callable[[str], bool]:  # noqa: A001
     """
     A function that tells whether an address is in the network C{text}: C{10.0.0.0/8}, C{2001:db8::/32}, or a single
     address.  Raises L{ConfigError}.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from protogate.expression.types import BOOL, INT, STRING, Type
 
@@ -49,26 +49,14 @@ def constant(kind: Type, value: object) -> Code:
     return Code(kind, None, value)
 
 
-class Table(Protocol):
-    """A map from strings to strings."""
-
-    def item(self, key: Code) -> Code:
-        """C{map[key]}: the empty string when it is not there.  Raises ValueError for a key that can never be."""
-
-    def holds(self, key: Code) -> Code:
-        """C{key in map}.  Raises ValueError for a key that can never be."""
-
-    def size(self) -> Code:
-        """C{size(map)}."""
-
-
 class Pairs:
-    """A map that is a dict."""
+    """A map from strings to strings that is a dict."""
 
     def __init__(self, get: Run, latin: bool = False) -> None:
         self._get, self._latin = get, latin
 
     def item(self, key: Code) -> Code:
+        """C{map[key]}: the empty string when it is not there."""
         get = self._get
         if key.run is None:
             name = key.value
@@ -77,6 +65,7 @@ class Pairs:
         return Code(STRING, lambda exchange: get(exchange).get(find(exchange), ""), latin=self._latin)
 
     def holds(self, key: Code) -> Code:
+        """C{key in map}."""
         get = self._get
         if key.run is None:
             name = key.value
@@ -85,6 +74,7 @@ class Pairs:
         return Code(BOOL, lambda exchange: find(exchange) in get(exchange))
 
     def size(self) -> Code:
+        """C{size(map)}."""
         get = self._get
         return Code(INT, lambda exchange: len(get(exchange)))
 
@@ -121,6 +111,7 @@ class Fields:
         return name
 
     def item(self, key: Code) -> Code:
+        """C{map[key]}: the empty string when it is not there.  Raises ValueError for a name that is never there."""
         get, name = self._get, self._name(key)
         if not isinstance(name, bytes):
             find = name
@@ -130,8 +121,8 @@ class Fields:
         def equals(literal: bytes) -> Run:
             def run(exchange: Any) -> bool:
                 found = b""
-                for key, value in get(exchange):
-                    if key == name:
+                for each, value in get(exchange):
+                    if each == name:
                         if found:
                             return joined(get(exchange), name) == literal
                         found = value
@@ -148,6 +139,7 @@ class Fields:
         )
 
     def holds(self, key: Code) -> Code:
+        """C{key in map}.  Raises ValueError for a name that is never there."""
         get, name = self._get, self._name(key)
         if isinstance(name, bytes):
             return Code(BOOL, lambda exchange: any(key == name for key, _ in get(exchange)))
@@ -160,5 +152,10 @@ class Fields:
         return Code(BOOL, run)
 
     def size(self) -> Code:
+        """C{size(map)}."""
         get = self._get
         return Code(INT, lambda exchange: len({key for key, _ in get(exchange)}))
+
+
+Table = Fields | Pairs
+"""A map from strings to strings."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from protogate.errors import ConfigError
 from protogate.expression import cidr, regex
-from protogate.expression.code import Code, Fields, Pairs, constant
+from protogate.expression.code import Code, Table, constant
 from protogate.expression.names import TEMPLATE, Entry, Space
 from protogate.expression.operators import PARTS, all_of, among, any_of, compare, part_of
 from protogate.expression.tree import (
@@ -34,7 +34,6 @@ from protogate.expression.types import (
     BOOL,
     DOUBLE,
     INT,
-    NUMBERS,
     ORDERED,
     STRING,
     Type,
@@ -58,7 +57,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
-def compile(node: Node, names: Space) -> Code:
+def compile(node: Node, names: Space) -> Code:  # noqa: A001
     """The code of a whole expression.  Raises L{Fault}."""
     return _Compiler(names).value(node)
 
@@ -72,7 +71,7 @@ class _Compiler:
         entry = self.entry(node)
         if isinstance(entry, Code):
             return entry
-        if isinstance(entry, (Fields, Pairs)):
+        if isinstance(entry, Table):
             raise Fault(f"{_spelled(node)} is a map; take a value out of it: {_spelled(node)}['name']", _start(node))
         names = [_spelled(node) + "." + name for name in entry]
         raise Fault(f"{_spelled(node)} is no value; name a member: {', '.join(names)}", _start(node))
@@ -84,7 +83,7 @@ class _Compiler:
             raise Fault(f"{what} must be a {kind}, this is {_article(code.type)}", _start(node))
         return code
 
-    def entry(self, node: Node) -> Entry:
+    def entry(self, node: Node) -> Entry:  # noqa: PLR0911
         """The code of a node, or the map or the space it names."""
         match node:
             case Literal():
@@ -124,7 +123,7 @@ class _Compiler:
             if is_list(of.type) or of.type != STRING:
                 raise Fault(f"{_article(of.type)} has no members", node.at)
             raise Fault(f'a string has no member "{node.name}"{_call(node.name)}', node.at)
-        if isinstance(of, (Fields, Pairs)):
+        if isinstance(of, Table):
             whole = _spelled(node.of)
             hint = f"size({whole})" if node.name == "size" else f"{whole}['{node.name}']"
             raise Fault(f"{whole} is a map; write {hint}", node.at)
@@ -137,7 +136,7 @@ class _Compiler:
 
     def _index(self, node: Index) -> Code:
         of = self.entry(node.of)
-        if not isinstance(of, (Fields, Pairs)):
+        if not isinstance(of, Table):
             what = _article(of.type) if isinstance(of, Code) else _spelled(node.of)
             raise Fault(f"only maps have keys in brackets, {what} has none", node.at)
         key = self.typed(node.key, STRING, "a key")
@@ -197,7 +196,7 @@ class _Compiler:
     def _in(self, node: Relation) -> Code:
         left = self.value(node.left)
         table = self.entry(node.right)
-        if isinstance(table, (Fields, Pairs)):
+        if isinstance(table, Table):
             if left.type != STRING:
                 raise Fault(f"the keys of a map are strings, this is {_article(left.type)}", _start(node.left))
             try:
@@ -262,7 +261,7 @@ class _Compiler:
         if node.name not in _STRING_METHODS:
             if isinstance(entry, Code) and entry.type == STRING:
                 raise Fault(f'a string has no function "{node.name}"{suggestion(node.name, _STRING_METHODS)}', node.at)
-            if isinstance(entry, (Code, Fields, Pairs)):
+            if isinstance(entry, Code | Table):
                 known = suggestion(node.name, ["size"]) if _sized(entry) else ""
                 raise Fault(f'{_described(entry)} has no function "{node.name}"{known}', node.at)
             raise Fault(f'{_spelled(of)} has no function "{node.name}"', node.at)
@@ -282,7 +281,7 @@ class _Compiler:
 
     def _size(self, node: Call, of: Node) -> Code:
         entry = self.entry(of)
-        if isinstance(entry, (Fields, Pairs)):
+        if isinstance(entry, Table):
             return entry.size()
         code = self.value(of)
         if not _sized(code):
@@ -321,11 +320,11 @@ class _Compiler:
         return Code(BOOL, lambda exchange: inside(run(exchange)))
 
 
-def _sized(entry: Code | Fields | Pairs) -> bool:
+def _sized(entry: Code | Table) -> bool:
     return not isinstance(entry, Code) or entry.type == STRING or is_list(entry.type)
 
 
-def _described(entry: Code | Fields | Pairs) -> str:
+def _described(entry: Code | Table) -> str:
     return _article(entry.type) if isinstance(entry, Code) else "a map"
 
 

@@ -42,7 +42,7 @@ def never(condition: Condition) -> bool:
     return condition is ALWAYS_FALSE
 
 
-def compile(text: str, *, response: bool = False) -> Condition:
+def compile(text: str, *, response: bool = False) -> Condition:  # noqa: A001
     """
     A function that tells whether the condition holds.
 

@@ -1,7 +1,7 @@
 """
 Text → tokens, by one regular expression (CEL's lexis: https://github.com/google/cel-spec/blob/master/doc/langdef.md).
 
-Tokens are made one by one as the parser asks, because in a template the text behind the closing brace is no longer ours.
+Tokens are made one by one as the parser asks: in a template the text behind the closing brace is no longer ours.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def tokens(text: str, at: int = 0) -> Iterator[Token]:
             yield Token(match["mark"], match["mark"], start)
         else:
             following = text[at : at + 1]
-            if kind != "name" and (
-                following == "." or following == "_" or (following.isascii() and following.isalnum())
-            ):
+            if kind != "name" and (following in (".", "_") or (following.isascii() and following.isalnum())):
                 raise Fault(f'"{match[0]}{following}" is no number', start)
             yield Token(str(kind), match[0], start)
     if at < len(text):

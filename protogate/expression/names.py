@@ -60,7 +60,7 @@ def _of_route(name: str, otherwise: object) -> Run:
     return run
 
 
-def _status(exchange: Any) -> int:
+def _status(exchange: Any) -> Any:
     response = exchange.response
     return 0 if response is None else response.status
 
@@ -71,7 +71,7 @@ def _response_headers(exchange: Any) -> Any:
 
 
 def _remote(exchange: Any) -> int:
-    return round(exchange.ledger.remote(exchange.wheel.now()) * 1000)
+    return int(round(exchange.ledger.remote(exchange.wheel.now()) * 1000))
 
 
 def _attribute(kind: Any, path: str, latin: bool = False) -> Code:

@@ -55,9 +55,7 @@ def parse(text: str, at: int = 0, end: str = END) -> tuple[Node, int]:
     node = parser.expression()
     token = parser.token
     if token.kind != end:
-        raise parser.unexpected()
-    if token.at - at > MAX_LENGTH:
-        raise Fault(f"the expression is longer than {MAX_LENGTH} characters", at)
+        raise parser.unexpected("" if end == END else f'expected "{end}"')
     return node, token.at + len(token.text)
 
 
@@ -72,11 +70,14 @@ def _deeper(at: int, *nodes: Node) -> int:
 class _Parser:
     def __init__(self, text: str, at: int) -> None:
         self._tokens = tokens(text, at)
+        self._start = at
         self._level = 0
         self.token = next(self._tokens)
 
     def _take(self) -> Token:
         token = self.token
+        if token.at - self._start > MAX_LENGTH:
+            raise Fault(f"the expression is longer than {MAX_LENGTH} characters", self._start)
         self.token = next(self._tokens)
         return token
 
@@ -189,7 +190,7 @@ class _Parser:
         self._expect(closing, opened)
         return tuple(items)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Node:  # noqa: PLR0911
         token = self.token
         match token.kind:
             case "string":

@@ -4,8 +4,8 @@ Regular expressions of the configuration: RE2's syntax (https://github.com/googl
 Rules
 - What RE2 refuses is refused here too: backreferences, lookaround, possessive and atomic groups.  Of what RE2 knows,
   C{\\p{…}} and the flag U are refused, because C{re} has no such thing.
-- Meanings are RE2's where C{re}'s differ: C{$} is the end of the text and not a place before a last line feed, C{\\d \\w \\s
-  \\b} know ASCII only, C{[[:alpha:]]} is a class.  Each atom is translated, so no flag of C{re} is in force.
+- Meanings are RE2's where C{re}'s differ: C{$} is the end of the text and not a place before a last line feed,
+  C{\\d \\w \\s \\b} know ASCII only, C{[[:alpha:]]} is a class.  Each atom is translated, so no flag is in force.
 - C{re} tries ways to match one after the other, and an attacker chooses the text.  A pattern for which the tries can
   grow with the third power of the text, or worse, is refused: see L{protogate.expression.ambiguity}.
 """
@@ -68,7 +68,7 @@ class _Flags:
 
 
 @lru_cache(maxsize=1024)
-def compile(pattern: str, *, anchored: bool = False) -> re.Pattern[str]:
+def compile(pattern: str, *, anchored: bool = False) -> re.Pattern[str]:  # noqa: A001
     """
     The pattern, checked.  C{search()} is what CEL's matches() does.
 
@@ -176,7 +176,7 @@ class _Parser:
             raise self._fault("a repetition is repeated; possessive ones are not in RE2")
         return Repeat(node, low, high), text
 
-    def _atom(self) -> tuple[Node, str] | None:
+    def _atom(self) -> tuple[Node, str] | None:  # noqa: PLR0911
         character = self.pattern[self.at]
         match character:
             case "(":

@@ -3,8 +3,8 @@ Templates: text with C{${…}} in it → closure over the exchange.
 
 Rules
 - Inside stands any expression of the language (L{protogate.expression}) that is a string, a number or a bool.  To the
-  names of conditions come C{request.func.remoteCost} (whole ms spent on the upstream), C{func.catRootMessageId} (trace id
-  of the exchange), C{func.requestId}, C{gateway.name}, C{gateway.zone} and C{upstream.address}.
+  names of conditions come C{request.func.remoteCost} (whole ms spent on the upstream), C{func.catRootMessageId} (trace
+  id of the exchange), C{func.requestId}, C{gateway.name}, C{gateway.zone} and C{upstream.address}.
 - C{$${} is a literal C{${}.  A C{$} before anything else stands for itself.
 - Nothing a client sends can break a header: L{Template.header} drops control characters.
 """
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from protogate.expression import compiler
 from protogate.expression.code import Run
-from protogate.expression.lexer import END
 from protogate.expression.names import RESPONSE, TEMPLATE
 from protogate.expression.operators import rendered
 from protogate.expression.parser import parse
-from protogate.expression.tree import Fault
+from protogate.expression.tree import Fault, Node
 from protogate.expression.types import SCALARS
 
 if TYPE_CHECKING:
@@ -62,13 +61,13 @@ class Template:
 
 def encode(text: str) -> bytes:
     """
-    The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and without
-    white space around it.
+    The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and
+    without white space around it.
     """
     return text.encode("utf-8", "replace").translate(None, _CONTROLS).strip(b" ")
 
 
-def compile(text: str, *, response: bool = False) -> str | Template:
+def compile(text: str, *, response: bool = False) -> str | Template:  # noqa: A001
     """
     What a text stands for: itself (a C{str}) where nothing in it differs from exchange to exchange, else a L{Template}.
 
@@ -115,11 +114,11 @@ def _parts(text: str, response: bool) -> list[str | tuple[Run, Run]]:
     return parts
 
 
-def _expression(text: str, opened: int, at: int) -> tuple[compiler.Node, int]:
+def _expression(text: str, opened: int, at: int) -> tuple[Node, int]:
     try:
         return parse(text, at, "}")
-    except Fault as fault:
-        if fault.end:
+    except Fault:
+        if "}" not in text[at:]:
             raise Fault('"${" is never closed with "}"; for the characters write "$${"', opened) from None
         raise
 
