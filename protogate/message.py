@@ -185,6 +185,10 @@ class Request:
             cookies = self._cookies = cookies_of(self.headers.all(b"cookie"))
         return cookies
 
+    def forget(self) -> None:
+        """C{authority}, C{target} or cookie lines were changed: what was parsed of them is parsed again when asked for."""
+        self._host = self._query = self._cookies = None
+
 
 class Response:
     """

@@ -7,6 +7,8 @@ Rules
   that follow.  What has fired already goes on in the same loop.
 - A module fails (raises, fails, returns what it must not): C{exceptionHandle} decides.  It takes too long: it is
   cancelled, C{timeoutHandle} decides, and whatever it says later is dropped.
+- An Abort that blames the client is no failure of the module but its verdict: it always reaches the caller.
+  C{exceptionHandle: continue} lets nobody in whom a module denied.
 - Cancelling what L{run} returned cancels the module that is waited for, and nothing of this chain runs after that.
   CancelledError of an exchange whose client left passes through untouched, whatever exceptionHandle says.
 - This file knows neither stages nor configuration: what it must know of them is in the L{IBound} it is given.
@@ -23,7 +25,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
-from protogate.errors import GATEWAY, Abort, Phase
+from protogate.errors import CLIENT, GATEWAY, Abort, Phase
 from protogate.message import Response
 
 if TYPE_CHECKING:
@@ -298,6 +300,8 @@ def _failed(module: IBound, exchange: Exchange, error: Exception) -> None:
     @raise Exception: what the caller is told.
     """
     if isinstance(error, CancelledError) and exchange.request.gone is not None and not module.outlives:
+        raise error
+    if isinstance(error, Abort) and error.who is CLIENT:
         raise error
     module.failures += 1
     if not module.proceeds:

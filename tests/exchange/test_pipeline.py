@@ -328,7 +328,7 @@ def test_abort_of_a_module_reaches_the_caller_as_it_is(exchange, fails):
 
 
 @pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
-@pytest.mark.parametrize("error", [ValueError("no luck"), Abort("not you", CLIENT, 403)], ids=["bug", "abort"])
+@pytest.mark.parametrize("error", [ValueError("no luck"), Abort("no store", status=503)], ids=["bug", "abort"])
 def test_failure_goes_on_when_the_binding_says_so(exchange, events, flush_errors, fails, error):
     bound = FakeBound(fails(error), "lucky", proceeds=True)
     assert run([bound, noting("b")], exchange) is None
@@ -338,6 +338,16 @@ def test_failure_goes_on_when_the_binding_says_so(exchange, events, flush_errors
     (event,) = [event for event in events if event.get("module") == "lucky"]
     assert event["stage"] == "PRE_REQUEST"
     assert (event["log_level"].name == "error") == isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
+def test_abort_that_blames_the_client_is_a_verdict_that_nothing_overrides(exchange, fails):
+    abort = Abort("not you", CLIENT, 403)
+    bound = FakeBound(fails(abort), proceeds=True)
+    with pytest.raises(Abort) as caught:
+        run([bound, noting("b")], exchange)
+    assert caught.value is abort
+    assert (exchange.seen, bound.failures) == ([], 0)
 
 
 def test_later_failure_fails_the_deferred(exchange):
@@ -352,7 +362,7 @@ def test_later_failure_goes_on_when_the_binding_says_so(exchange):
     waits = Deferred()
     bound = FakeBound(lambda exchange: waits, proceeds=True)
     results = outcomes(run([bound, noting("b")], exchange))
-    waits.errback(Abort("not you", CLIENT, 403))
+    waits.errback(Abort("no store", status=503))
     assert (results, exchange.seen, bound.failures) == ([None], ["b"], 1)
 
 

@@ -1,0 +1,299 @@
+"""
+From the C{modules} of a configuration to what a pipeline runs.
+
+Rules
+- Everything that a module must not care about is done here: stage, ruleOrder, grayRatio, condition, templates, timeout,
+  exceptionHandle.
+- All faults are found at load and reported together; their paths start at the root of the configuration.
+- What is constant costs nothing later: a module that always applies has no C{applies}; ratio 0 and 100 hash nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zope.interface import Interface
+from zope.interface.exceptions import Invalid
+from zope.interface.verify import verifyObject
+
+from protogate import cohort
+from protogate.config.faults import ConfigFaults, line, under
+from protogate.errors import ConfigError
+from protogate.expression import condition, template
+from protogate.governance.stages import ALIASES, POST_RESPONSE, SEE_RESPONSE, STAGES
+from protogate.interfaces import IModule, IModuleFactory
+
+if TYPE_CHECKING:
+    from protogate.config.model import Module
+    from protogate.exchange.exchange import Exchange
+
+Find = Callable[[type[Interface], str], Any]
+"""L{protogate.plugins.find}: the part of that name, or LookupError with a text that helps."""
+Path = tuple[str | int, ...]
+Compiled = TypeVar("Compiled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What C{protogate explain} shows of one module."""
+
+    name: str
+    stage: str
+    order: int
+    condition: str
+    """Its text."""
+    holds: bool | None
+    """What the condition gives; None when it cannot be evaluated, then C{error} says why."""
+    ratio: float
+    """Percent."""
+    position: float | None
+    """Where the exchange stands in [0, 100); None when nothing needs to be hashed, or the key has no value."""
+    gray: bool | None
+    """Whether the exchange is among those C{ratio} percent; None when its key cannot be evaluated."""
+    error: str = ""
+
+    @property
+    def applies(self) -> bool:
+        """Whether the module would run."""
+        return bool(self.holds and self.gray)
+
+
+class Bound:
+    """
+    One module where the configuration puts it: what a pipeline runs.
+
+    @ivar name: of its factory.
+    @ivar stage: where it runs.
+    @ivar order: its ruleOrder.
+    @ivar module: the L{IModule}.
+    @ivar process: its C{process}.
+    @ivar applies: C{applies(exchange)}: is it for this exchange?  None = it always is.  What it raises counts as raised
+        by the module.
+    @ivar timeout: seconds; 0 = off.
+    @ivar opens: after a timeout the chain goes on; False = it ends with an error.
+    @ivar proceeds: after a failure the chain goes on; False = it ends with an error.
+    @ivar outlives: its stage runs whether or not the client is still there.
+    @ivar failures: how often it failed.
+    @ivar timeouts: how often it took too long.
+    @ivar warnings: one line each: what works, but perhaps not as it was meant.  A module may have C{warnings} of its
+        own: ConfigErrors, whose paths start at its parameters.
+    """
+
+    __slots__ = (
+        "_condition",
+        "_key",
+        "_text",
+        "applies",
+        "failures",
+        "module",
+        "name",
+        "opens",
+        "order",
+        "outlives",
+        "proceeds",
+        "process",
+        "ratio",
+        "stage",
+        "timeout",
+        "timeouts",
+        "warnings",
+    )
+
+    def __init__(
+        self,
+        entry: Module,
+        stage: str,
+        guards: bool,
+        module: IModule,
+        holds: Callable[[Exchange], bool],
+        key: Callable[[Exchange], str],
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.name, self.stage, self.order, self.module = entry.name, stage, entry.rule_order, module
+        self.process = module.process
+        self.timeout = float(entry.timeout)
+        self.opens = entry.timeout_handle == "continue" if entry.timeout_handle else not guards
+        self.proceeds = entry.exception_handle == "continue"
+        self.outlives = stage == POST_RESPONSE
+        self.failures = self.timeouts = 0
+        self.warnings = tuple(warnings)
+        self.ratio = float(entry.gray_ratio)
+        self._text, self._condition, self._key = entry.condition.strip(), holds, key
+        self.applies = self._applies()
+
+    def _applies(self) -> Callable[[Exchange], bool] | None:
+        ratio, holds, key = self.ratio, self._condition, self._key
+        if ratio <= 0 or condition.never(holds):
+            return condition.ALWAYS_FALSE
+        if ratio >= 100:
+            return None if condition.always(holds) else holds
+        if condition.always(holds):
+            return lambda exchange: cohort.position(key(exchange)) < ratio
+        return lambda exchange: holds(exchange) and cohort.position(key(exchange)) < ratio
+
+    def explain(self, exchange: Exchange) -> Explanation:
+        """What would become of this module in an exchange; runs nothing of it."""
+        errors = []
+        holds = position = None
+        gray: bool | None = self.ratio >= 100
+        try:
+            holds = bool(self._condition(exchange))
+        except Exception as error:
+            errors.append(f"condition: {error}")
+        if 0 < self.ratio < 100:
+            try:
+                position = cohort.position(self._key(exchange))
+                gray = position < self.ratio
+            except Exception as error:
+                gray = None
+                errors.append(f"grayKey: {error}")
+        return Explanation(
+            name=self.name,
+            stage=self.stage,
+            order=self.order,
+            condition=self._text,
+            holds=holds,
+            ratio=self.ratio,
+            position=position,
+            gray=gray,
+            error="; ".join(errors),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Bound {self.name} {self.stage} {self.order}>"
+
+
+def bind(modules: Sequence[Module], find: Find) -> dict[str, tuple[Bound, ...]]:
+    """
+    Build every module of a configuration.
+
+    @param find: L{protogate.plugins.find}.
+    @return: the modules of each stage in the order they run: by ruleOrder, then as in the file.  Every stage is there.
+    @raise ConfigFaults: all faults of all entries.
+    """
+    faults: list[ConfigError] = []
+    stages: dict[str, list[Bound]] = {stage: [] for stage in STAGES}
+    for index, entry in enumerate(modules):
+        bound = _Entry(entry, ("modules", index), faults).bound(find)
+        if bound is not None:
+            stages[bound.stage].append(bound)
+    if faults:
+        raise ConfigFaults(faults)
+    return {stage: tuple(sorted(bounds, key=lambda bound: bound.order)) for stage, bounds in stages.items()}
+
+
+class _Entry:
+    """One entry on its way to a Bound."""
+
+    def __init__(self, entry: Module, path: Path, faults: list[ConfigError]) -> None:
+        self._entry, self._path, self._faults = entry, path, faults
+
+    def bound(self, find: Find) -> Bound | None:
+        """None when it has a fault."""
+        entry, before = self._entry, len(self._faults)
+        factory = self._factory(find)
+        stage = self._stage(factory)
+        # A stage that is not known allows everything: one fault, not two.
+        see = stage is None or stage in SEE_RESPONSE
+        holds = self._compiled("condition", lambda: condition.compile(entry.condition, response=see))
+        key = self._compiled("grayKey", lambda: condition.expression(entry.gray_key, response=see))
+        params, broken = self._params(see)
+        module = None if factory is None else self._module(factory, params, broken)
+        if len(self._faults) > before:
+            return None
+        assert factory is not None
+        assert stage is not None
+        assert module is not None
+        assert holds is not None
+        assert key is not None
+        warnings = [line(under(warning, *self._path, "actionParam")) for warning in getattr(module, "warnings", ())]
+        return Bound(entry, stage, bool(factory.guards), module, holds, key, warnings)
+
+    def _fault(self, message: str, *path: str | int) -> None:
+        self._faults.append(ConfigError(message, (*self._path, *path)))
+
+    def _factory(self, find: Find) -> Any:
+        name = self._entry.name
+        try:
+            return find(IModuleFactory, name)
+        except LookupError as error:
+            self._fault(str(error.args[0]) if error.args else f"no module named {name!r}", "name")
+        except Exception as error:
+            self._fault(f"module {name!r} cannot be loaded: {type(error).__name__}: {error}", "name")
+        return None
+
+    def _stage(self, factory: Any) -> str | None:
+        wanted = self._entry.stage
+        stage: str = ALIASES.get(wanted, wanted)
+        if factory is None:
+            if stage and stage not in STAGES:
+                self._fault(_unknown_stage(wanted), "stage")
+            return stage if stage in STAGES else None
+        allowed: tuple[str, ...] = tuple(factory.stages)
+        if not stage:
+            return allowed[0]
+        if stage in allowed:
+            return stage
+        if stage in STAGES:
+            self._fault(f"{self._entry.name} does not run in {stage}; allowed: {', '.join(allowed)}", "stage")
+        else:
+            self._fault(f"{_unknown_stage(wanted)}; {self._entry.name} allows: {', '.join(allowed)}", "stage")
+        return None
+
+    def _compiled(self, name: str, compiler: Callable[[], Compiled]) -> Compiled | None:
+        try:
+            return compiler()
+        except ConfigError as error:
+            self._faults.append(under(error, *self._path, name))
+        return None
+
+    def _params(self, see: bool) -> tuple[dict[str, Any], list[Path]]:
+        """The parameters with their templates compiled, and the paths of those that cannot be."""
+        broken: list[Path] = []
+
+        def compiled(value: Any, path: Path) -> Any:
+            if isinstance(value, str):
+                if "${" not in value:
+                    return value
+                try:
+                    return template.compile(value, response=see)
+                except ConfigError as error:
+                    self._faults.append(under(error, *self._path, "actionParam", *path))
+                    broken.append(path)
+                    return value
+            if isinstance(value, Mapping):
+                return {name: compiled(inner, (*path, name)) for name, inner in value.items()}
+            if isinstance(value, (list, tuple)):
+                return [compiled(inner, (*path, index)) for index, inner in enumerate(value)]
+            return value
+
+        return compiled(self._entry.action_param, ()), broken
+
+    def _module(self, factory: Any, params: dict[str, Any], broken: list[Path]) -> Any:
+        try:
+            module = factory.build(params)
+            verifyObject(IModule, module)
+        except ConfigError as error:
+            faults = [error]
+        except ConfigFaults as error:
+            faults = list(error.faults)
+        except Invalid as error:
+            faults = [ConfigError(f"module {self._entry.name!r} built something that is no IModule: {error}")]
+        except Exception as error:
+            faults = [ConfigError(f"module {self._entry.name!r} cannot be built: {type(error).__name__}: {error}")]
+        else:
+            return module
+        for fault in faults:
+            # What follows from a template that cannot be compiled has been said.
+            if not any(fault.path[: len(path)] == path for path in broken):
+                self._faults.append(under(fault, *self._path, "actionParam"))
+        return None
+
+
+def _unknown_stage(stage: str) -> str:
+    near = get_close_matches(stage.upper(), (*STAGES, *ALIASES), 1)
+    hint = f", did you mean {near[0]}?" if near else f"; there are {', '.join(STAGES)}"
+    return f"unknown stage {stage!r}{hint}"

@@ -1,0 +1,211 @@
+"""
+How built-in modules read their C{actionParam}: strictly, and with all faults in one go.
+
+Rules
+- An unknown parameter is a fault that names the nearest known one; a missing one is a fault.
+- Nothing is guessed: a number is no text, a text is no number.
+- Field names and literal values are checked and encoded at load.  What a template gives at request time is foreign
+  input: L{Template.header} lets no control character through (RFC 9110, 5.5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from protogate.config.faults import ConfigFaults
+from protogate.errors import ConfigError
+from protogate.expression.template import Template
+from protogate.message import Field
+
+FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
+"""Fields that frame a message: nobody but the codec may write them (RFC 9112, 6)."""
+CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"))
+"""Fields that are about one connection only (RFC 9110, 7.6.1): the codec decides what becomes of them."""
+
+Line = tuple[bytes, bytes, Template | None]
+"""A field: name, value, and the template that makes the value at request time instead."""
+
+_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_value = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?").fullmatch
+
+
+def shown(value: object) -> str:
+    """A value of the configuration, as messages show it."""
+    if isinstance(value, Template):
+        return "a template"
+    if isinstance(value, str):
+        return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}…"'
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "nothing" if value is None else str(value)
+
+
+class Fields:
+    """
+    Fields that a module writes.
+
+    @ivar names: all their names.
+    @ivar single: no name stands there twice.
+    """
+
+    __slots__ = ("_constant", "_lines", "names", "single")
+
+    def __init__(self, lines: list[Line]) -> None:
+        self._lines = lines
+        self.names = frozenset(name for name, _, _ in lines)
+        self.single = len(self.names) == len(lines)
+        self._constant: list[Field] | None = None
+        if all(template is None for _, _, template in lines):
+            self._constant = [(name, value) for name, value, _ in lines]
+
+    def of(self, exchange: Any) -> list[Field]:
+        """As they are for one exchange.  Do not change the list."""
+        if self._constant is not None:
+            return self._constant
+        return [
+            (name, value if template is None else template.header(exchange)) for name, value, template in self._lines
+        ]
+
+
+class Params:
+    """
+    One reading of C{actionParam}.
+
+    Each method notes its faults and returns something harmless instead; L{done} raises them.
+
+    @ivar faults: what is wrong.
+    @ivar warnings: what works, but perhaps not as it was meant.
+    """
+
+    def __init__(self, params: Mapping[str, object], *known: str) -> None:
+        """@param known: names that may occur; none = the names are the module's own business."""
+        self._params = params
+        self.faults: list[ConfigError] = []
+        self.warnings: list[ConfigError] = []
+        if known:
+            for name in params:
+                if name not in known:
+                    self.fault(_unknown(name, known), name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._params
+
+    def fault(self, message: str, *path: str | int) -> None:
+        """Note one fault."""
+        self.faults.append(ConfigError(message, path))
+
+    def warn(self, message: str, *path: str | int) -> None:
+        """Note one warning."""
+        self.warnings.append(ConfigError(message, path))
+
+    def done(self) -> None:
+        """
+        The reading is over.
+
+        @raise ConfigError: the only fault.
+        @raise ConfigFaults: all faults, when there are several.
+        """
+        if len(self.faults) == 1:
+            raise self.faults[0]
+        if self.faults:
+            raise ConfigFaults(self.faults)
+
+    def text(self, name: str, default: str | None = None) -> str | Template:
+        """A text or a template; without default it must be there."""
+        value = self._value(name, default, "a text")
+        if isinstance(value, (str, Template)):
+            return value
+        if value is not None:
+            self.fault(_no_text(value), name)
+        return ""
+
+    def literal(self, name: str, default: str | None = None) -> str:
+        """A text that holds no C{${…}}."""
+        value = self.text(name, default)
+        if isinstance(value, Template):
+            self.fault("expected a plain text: ${…} is not evaluated here", name)
+            return ""
+        return value
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        value = self._params.get(name, default)
+        if type(value) is int and low <= value <= high:
+            return value
+        self.fault(f"expected a number from {low} to {high}, got {shown(value)}", name)
+        return default
+
+    def items(self, name: str) -> list[Any]:
+        """A list; empty when it is not there."""
+        value = self._params.get(name, [])
+        if isinstance(value, (list, tuple)):
+            return list(value)
+        self.fault(f"expected a list, got {shown(value)}", name)
+        return []
+
+    def lines(self, name: str | None = None) -> list[Line]:
+        """
+        Fields to write: an object of names and values.  A value is a text, a template, or a list of them: a line each.
+
+        @param name: the parameter that holds the object; None = the parameters are the fields.
+        """
+        path: tuple[str, ...] = () if name is None else (name,)
+        fields = self._params if name is None else self._params.get(name, {})
+        if not isinstance(fields, Mapping):
+            self.fault(f"expected an object of field names and values, got {shown(fields)}", *path)
+            return []
+        lines: list[Line] = []
+        for field, value in fields.items():
+            key = self.field(field, *path, field)
+            if key in FRAMING:
+                self.fault(f"{field} belongs to the codec, which frames each message itself", *path, field)
+            elif key in CONNECTION:
+                self.warn(
+                    f"{field} is about one connection: the codec honours it where it can, or drops it", *path, field
+                )
+            many = isinstance(value, (list, tuple))
+            for index, one in enumerate(value if many else (value,)):
+                lines.append((key, *self._field_value(one, *path, field, *((index,) if many else ()))))
+        return lines
+
+    def field(self, text: object, *path: str | int) -> bytes:
+        """A field name, in lower case."""
+        if isinstance(text, str) and _token(text):
+            return text.lower().encode("ascii")
+        self.fault(f"{shown(text)} is no field name", *path)
+        return b""
+
+    def _field_value(self, value: object, *path: str | int) -> tuple[bytes, Template | None]:
+        if isinstance(value, Template):
+            return b"", value
+        if not isinstance(value, str):
+            self.fault(_no_text(value), *path)
+        elif not _value(value):
+            self.fault(f"{shown(value)} is no field value: visible ASCII, spaces and tabs between, nothing else", *path)
+        else:
+            return value.encode("ascii"), None
+        return b"", None
+
+    def _value(self, name: str, default: object, kind: str) -> object:
+        value = self._params.get(name, default)
+        if value is None:
+            self.fault(f"expected {kind}, got nothing" if name in self._params else f"{name} is missing", name)
+        return value
+
+
+def _unknown(name: object, known: tuple[str, ...]) -> str:
+    near = get_close_matches(str(name), known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"unknown parameter {shown(name)}; {hint}"
+
+
+def _no_text(value: object) -> str:
+    hint = ": put it in quotes" if isinstance(value, (int, float)) else ""
+    return f"expected a text, got {shown(value)}{hint}"
