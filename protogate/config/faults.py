@@ -38,11 +38,15 @@ class Located(ConfigError):
         self.position = position
 
 
+class AtKey(ConfigError):
+    """A fault of a key itself, not of its value: C{path} ends with that key, and so does its place in the file."""
+
+
 def under(fault: ConfigError, *path: str | int) -> ConfigError:
     """The same fault, seen from further up: C{path} is put in front of its own."""
     if isinstance(fault, Located):
         return Located(fault.message, (*path, *fault.path), fault.position)
-    return ConfigError(fault.message, (*path, *fault.path))
+    return type(fault)(fault.message, (*path, *fault.path))
 
 
 def dotted(path: Sequence[str | int]) -> str:

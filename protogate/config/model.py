@@ -33,6 +33,11 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 Count = Annotated[int, Meta(ge=1)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Properties = dict[str, str]
+ListenAddress = Annotated[str, Meta(extra={"check": "listen"})]
+Network = Annotated[str, Meta(extra={"check": "network"})]
+HostPattern = Annotated[str, Meta(extra={"check": "host"})]
+Url = Annotated[str, Meta(extra={"check": "url"})]
+Resolvable = Annotated[str, Meta(extra={"check": "name"})]
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -40,20 +45,32 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
 
 class GatewayTimeouts(Model, frozen=True, kw_only=True):
-    """C{gateway.timeouts}: see L{Timeouts}."""
+    """Every phase has a clock of its own; 0 = off.  The error names the phase and the side."""
 
     client_header: Seconds = Seconds(10)
+    """First byte of a head to its last byte."""
     client_idle: Seconds = Seconds(75)
+    """A kept-alive connection between two requests; also accept to first byte."""
     client_stall: Seconds = Seconds(30)
+    """The client neither sends its body nor takes ours."""
     client_min_rate: Annotated[float, Meta(ge=0)] = 0
+    """Bytes per second that an upload must reach over 10 s; 0 = off."""
     queue: Seconds = Seconds(5)
+    """Waiting for a free upstream connection."""
     dns: Seconds = Seconds(3)
+    """Resolving the name of an endpoint."""
     connect: Seconds = Seconds(3)
+    """TCP alone."""
     tls: Seconds = Seconds(5)
+    """TLS handshake alone."""
     upstream_stall: Seconds = Seconds(30)
+    """No byte of the request could be flushed to the upstream."""
     response_head: Seconds = Seconds(30)
+    """Last flushed byte of the request to the response head."""
     response_stall: Seconds = Seconds(60)
+    """No byte of the response body."""
     total: Seconds = Seconds(0)
+    """The whole exchange."""
 
     def frozen(self) -> Timeouts:
         """As codecs and pools want them."""
@@ -61,27 +78,41 @@ class GatewayTimeouts(Model, frozen=True, kw_only=True):
 
 
 class UpstreamTimeouts(Model, frozen=True, kw_only=True):
-    """C{upstreams[].timeouts}: None = as the gateway's."""
+    """What differs from the gateway's timeouts for this upstream; without a value: as the gateway's."""
 
     queue: Seconds | None = None
+    """Waiting for a free connection."""
     dns: Seconds | None = None
+    """Resolving the name of an endpoint."""
     connect: Seconds | None = None
+    """TCP alone."""
     tls: Seconds | None = None
+    """TLS handshake alone."""
     upstream_stall: Seconds | None = None
+    """No byte of the request could be flushed to the upstream."""
     response_head: Seconds | None = None
+    """Last flushed byte of the request to the response head."""
     response_stall: Seconds | None = None
+    """No byte of the response body."""
 
 
 class GatewayLimits(Model, frozen=True, kw_only=True):
-    """C{gateway.limits}: see L{Limits}."""
+    """Each limit has its own counter and error."""
 
     request_line: Bytes = Bytes(8 * 1024)
+    """Longest request line; 414."""
     header_line: Bytes = Bytes(8 * 1024)
+    """Longest field line; 431."""
     headers: Bytes = Bytes(64 * 1024)
+    """All field lines of a request together; 431."""
     header_count: Count = 128
+    """Field lines of a request; 431."""
     body: Bytes = Bytes(0)
+    """Longest request body; 413; 0 = off."""
     response_headers: Bytes = Bytes(64 * 1024)
+    """All field lines of an upstream's response together; 502."""
     connections: Count = 20_000
+    """Connections of one listener; one more is closed at once."""
 
     def frozen(self) -> Limits:
         """As codecs want them."""
@@ -89,55 +120,68 @@ class GatewayLimits(Model, frozen=True, kw_only=True):
 
 
 class Gateway(Model, frozen=True, kw_only=True):
-    """C{gateway}."""
+    """The process as a whole."""
 
     name: str = "protogate"
+    """How this gateway calls itself, e.g. in Via and in records."""
     zone: str = ""
+    """Routes and endpoints of another zone are not for this gateway; empty = for all."""
     workers: Literal[0] = 0
-    """0 = in this very process, the only choice so far."""
-    trusted_proxies: tuple[str, ...] = ()
+    """Processes; 0 = in this very process, the only choice so far."""
+    trusted_proxies: tuple[Network, ...] = ()
     """CIDRs whose forwarding headers are believed."""
-    trusted_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
-    """The list of addresses that those proxies keep; the other one is not believed."""
     path_policy: Literal["canonical", "reject", "raw"] = "canonical"
+    """What to do when the path that came and its canonical form differ."""
     watch: bool = True
     """Reload when the file changes."""
     drain: Seconds = Seconds(30)
     """How long requests under way may go on after SIGTERM, and on listeners that were removed."""
     timeouts: GatewayTimeouts = field(default_factory=GatewayTimeouts)
+    """The clocks."""
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    """What a client and an upstream may send."""
 
 
 class Listener(Model, frozen=True, kw_only=True):
-    """C{listeners[]}."""
+    """Where clients come in."""
 
     name: Annotated[str, Meta(min_length=1)]
-    address: str
-    """C{host:port}, C{[v6]:port} or C{unix:/path}."""
+    """For records and counters; each listener has another one."""
+    address: ListenAddress
+    """host:port, [v6]:port or unix:/path; port 0 = any free one."""
     protocols: Annotated[tuple[str, ...], Meta(min_length=1)] = ("http1",)
+    """Codecs, told apart by the first bytes."""
+    zone: str = ""
+    """Network zone of those who come in here; empty = the gateway's."""
 
 
 class Endpoint(Model, frozen=True, kw_only=True):
-    """C{upstreams[].endpoints[]}."""
+    """One server of an upstream."""
 
     url: str
+    """http://host:port"""
     weight: Weight = 100
+    """Its share of the requests, 0 to 1000; 0 = none."""
     zone: str = ""
+    """Its network zone; empty = any."""
 
 
 class Discovery(Model, frozen=True, kw_only=True):
-    """C{upstreams[].discovery}."""
+    """Where endpoints are looked up, by the TTL of the answer."""
 
-    dns: str
-    """C{host:port}: A and AAAA; C{_service._tcp.host}: SRV."""
+    dns: Resolvable
+    """host:port for A and AAAA; _service._tcp.host for SRV."""
     scheme: Literal["http"] = "http"
+    """How what was found is spoken to."""
 
 
 class PoolSettings(Model, frozen=True, kw_only=True):
-    """C{upstreams[].pool}."""
+    """Connections kept open to each endpoint."""
 
     idle: Seconds = Seconds(30)
+    """How long an unused connection is kept."""
     max_per_endpoint: Count = 100
+    """Connections to one endpoint."""
     max_reuse: Annotated[int, Meta(ge=0)] = 0
     """Requests after which a connection is not used again; 0 = no end."""
     queue: Count = 1024
@@ -145,98 +189,134 @@ class PoolSettings(Model, frozen=True, kw_only=True):
 
 
 class Upstream(Model, frozen=True, kw_only=True):
-    """C{upstreams[]}."""
+    """A service behind the gateway: endpoints that answer alike."""
 
     name: Annotated[str, Meta(min_length=1)]
+    """What targets refer to."""
     protocol: str = ""
-    """Codec; C{""} = by the endpoint's scheme."""
+    """Codec; empty = by the endpoint's scheme."""
     endpoints: tuple[Endpoint, ...] = ()
+    """Its servers."""
     discovery: Discovery | None = None
+    """Further servers, looked up."""
     balance: Literal["weighted"] = "weighted"
+    """How a server is picked: smooth weighted round-robin."""
     host: Literal["preserve", "endpoint"] = "preserve"
     """What the upstream sees as its host: what the client asked for, or the endpoint's own name."""
     pool: PoolSettings = field(default_factory=PoolSettings)
+    """Its connections."""
     timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
+    """Clocks that differ from the gateway's."""
 
 
 class Target(Model, frozen=True, kw_only=True):
-    """C{routes[].routes[].targets[]}: exactly one of C{upstream} and C{url}."""
+    """Where a request goes: exactly one of upstream and url."""
 
     upstream: str | None = None
-    url: str | None = None
+    """Name of an upstream."""
+    url: Url | None = None
+    """http://host:port/path: an upstream without a name."""
     weight: Weight = 100
+    """Its share of the requests, 0 to 1000; 0 = none."""
 
 
 class Sticky(Model, frozen=True, kw_only=True):
-    """C{routes[].routes[].sticky}."""
+    """Keeps a client at one target."""
 
     key: str
     """An expression: the same value is always sent to the same target."""
 
 
 class Entry(Model, frozen=True, kw_only=True):
-    """C{routes[].routes[]}."""
+    """One choice of a rule: the first whose condition holds and whose zone fits is taken."""
 
     condition: str = "true"
+    """An expression."""
     zone: str = ""
+    """For gateways of this zone only; empty = for all."""
     targets: Annotated[tuple[Target, ...], Meta(min_length=1)]
+    """Where to, by weight."""
     sticky: Sticky | None = None
+    """Keeps a client at one target."""
 
 
 class Rule(Model, frozen=True, kw_only=True):
-    """C{routes[]}."""
+    """Which requests are meant, and where they go."""
 
     type: Literal["uri", "host", "method", "header", "query", "cookie", "service", "protocol"] = "uri"
+    """What of the request is looked at."""
     value: str
-    """For header, query and cookie: C{name=value}, or C{name} alone for 'is there'."""
+    """For header, query and cookie: name=value, or the name alone for 'is there'."""
     matcher_type: Literal["exact", "prefix", "regex", "template"] = "exact"
+    """How value is compared."""
     name: str = ""
-    """For people; C{""} = type and value."""
+    """For people; empty = type and value."""
     priority: int = 0
-    hosts: tuple[str, ...] = ()
+    """Higher is tried first, before anything else decides."""
+    hosts: tuple[HostPattern, ...] = ()
+    """For these hosts only; *.domain for all below a domain."""
     methods: tuple[str, ...] = ()
+    """For these methods only."""
     tags: tuple[str, ...] = ()
+    """For conditions and records."""
     properties: Properties = field(default_factory=dict)
+    """For conditions, templates and records."""
     published: bool = True
+    """False takes the API offline: 404."""
     routes: Annotated[tuple[Entry, ...], Meta(min_length=1)]
+    """The choices, in this order."""
 
 
 class Module(Model, frozen=True, kw_only=True):
-    """C{modules[]}."""
+    """A module at work on requests or responses."""
 
     name: Annotated[str, Meta(min_length=1)]
+    """Which module."""
     stage: str = ""
-    """C{""} = the first stage that the module knows."""
+    """When it runs; empty = the first stage that the module knows."""
     rule_order: int = 0
+    """Sorts within the stage, lowest first."""
     gray_ratio: Percent = 100
+    """For how many percent of the requests."""
     gray_key: str = "source.ip"
     """An expression: who is gray is decided by a stable hash of its value."""
     condition: str = "true"
+    """An expression: for which requests."""
     action_param: dict[str, Any] = field(default_factory=dict)
+    """What the module wants to know."""
     exception_handle: Literal["return", "continue"] = "return"
+    """When it fails: answer with the error stage, or log it and go on."""
     timeout: Seconds = Seconds(2)
+    """For a module that waits."""
     timeout_handle: Literal["return", "continue", ""] = ""
-    """C{""} = as the module wants: guards return, others continue."""
+    """When its time is over; empty = as the module wants: guards return, others continue."""
 
 
 class AccessLog(Model, frozen=True, kw_only=True):
-    """C{accessLog}."""
+    """One JSON line for each exchange."""
 
-    file: str
-    """A path, or C{-} for standard output."""
+    file: Annotated[str, Meta(min_length=1)]
+    """A path, relative to the configuration file, or - for standard output."""
     sample: Ratio = 1.0
+    """The share of exchanges that are logged, 0 to 1."""
     always: str = ""
-    """An expression: what is logged whatever C{sample} says."""
+    """An expression: what is logged whatever sample says."""
     queue: Count = 10_000
     """Lines that may wait for the disk; more are dropped and counted."""
 
 
 class Config(Model, frozen=True, kw_only=True):
-    """The whole file."""
+    """Configuration of a protogate gateway."""
 
     gateway: Gateway = field(default_factory=Gateway)
+    """The process as a whole."""
     listeners: Annotated[tuple[Listener, ...], Meta(min_length=1)]
+    """Where clients come in."""
     upstreams: tuple[Upstream, ...] = ()
+    """The services behind the gateway."""
     routes: tuple[Rule, ...] = ()
+    """Which requests go where."""
     modules: tuple[Module, ...] = ()
+    """What is done to requests and responses on their way."""
     access_log: AccessLog | None = None
+    """One JSON line for each exchange; without it none."""

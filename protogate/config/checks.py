@@ -1,0 +1,167 @@
+"""
+What only the whole file can tell: names that are given twice, names that are not known, listeners in each other's way.
+
+The checks look at plain values and pass over whatever has the wrong type, for L{protogate.config.convert} reports that:
+so an operator gets these faults in the same go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from protogate.config import address, units
+from protogate.config.model import Target, Upstream
+from protogate.config.nearest import hint
+from protogate.config.scalar import shown
+from protogate.errors import ConfigError
+
+LEAST: Final = 128
+"""Bytes that a limit must allow: below it every request would be refused."""
+
+_UPSTREAM_KEYS: Final = frozenset(Upstream.__struct_encode_fields__)
+_TARGET_KEYS: Final = frozenset(Target.__struct_encode_fields__)
+
+Path = tuple[str | int, ...]
+Faults = list[ConfigError]
+
+
+def check(value: Any) -> tuple[Faults, Faults]:
+    """Faults and warnings."""
+    faults: Faults = []
+    warnings: Faults = []
+    if isinstance(value, dict):
+        _limits(value, faults)
+        _listeners(value, faults)
+        _upstreams(value, faults, warnings)
+        _targets(value, faults, warnings)
+    return faults, warnings
+
+
+def _limits(value: dict[str, Any], faults: Faults) -> None:
+    gateway = value.get("gateway")
+    limits = gateway.get("limits") if isinstance(gateway, dict) else None
+    if not isinstance(limits, dict):
+        return
+    for name in ("requestLine", "headerLine", "headers", "responseHeaders"):
+        if name in limits:
+            try:
+                size = units.size(limits[name])
+            except ConfigError:
+                continue
+            if size < LEAST:
+                message = f"expected at least {LEAST}B, got {shown(limits[name])}: every message would be refused"
+                faults.append(ConfigError(message, ("gateway", "limits", name)))
+
+
+def _listeners(value: dict[str, Any], faults: Faults) -> None:
+    _unique(value, "listeners", faults)
+    seen: list[tuple[int, str, address.Listen]] = []
+    for index, item in _mappings(value, "listeners"):
+        protocols = item.get("protocols")
+        if isinstance(protocols, list):
+            for place, name in enumerate(protocols):
+                if isinstance(name, str) and name in protocols[:place]:
+                    message = f"{shown(name)} is given twice"
+                    faults.append(ConfigError(message, ("listeners", index, "protocols", place)))
+        text = item.get("address")
+        if not isinstance(text, str):
+            continue
+        try:
+            parts = address.listen(text)
+        except ConfigError:
+            continue
+        for other, its, known in seen:
+            if known.covers(parts):
+                message = f"{shown(text)} cannot be open beside {shown(its)} of listeners[{other}]"
+                faults.append(ConfigError(message, ("listeners", index, "address")))
+                break
+        else:
+            seen.append((index, text, parts))
+
+
+def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
+    _unique(value, "upstreams", faults)
+    for index, item in _mappings(value, "upstreams"):
+        path: Path = ("upstreams", index)
+        endpoints = item.get("endpoints")
+        bare = item.get("discovery") is None and ("endpoints" not in item or endpoints == [])
+        if bare and not set(item) - _UPSTREAM_KEYS:  # else: an unknown key, reported as such
+            message = "an upstream needs endpoints or discovery"
+            faults.append(ConfigError(message, (*path, "endpoints") if "endpoints" in item else path))
+        protocol = item.get("protocol")
+        scheme = protocol if isinstance(protocol, str) else ""
+        seen: dict[tuple[str, int], int] = {}
+        for place, endpoint in _mappings(item, "endpoints"):
+            text = endpoint.get("url")
+            if not isinstance(text, str):
+                continue
+            where = (*path, "endpoints", place, "url")
+            try:
+                parts = address.origin(text, scheme=scheme)
+            except ConfigError as error:
+                faults.append(ConfigError(error.message, where))
+                continue
+            first = seen.setdefault((parts.host, parts.port), place)
+            if first != place:
+                message = (
+                    f"{shown(text)} is the same endpoint as endpoints[{first}]; give one of them the weight of both"
+                )
+                faults.append(ConfigError(message, where))
+        if item.get("discovery") is None and _weightless(item, "endpoints"):
+            message = "every endpoint has weight 0: this upstream gets no request"
+            warnings.append(ConfigError(message, (*path, "endpoints")))
+
+
+def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
+    upstreams = [(index, item.get("name")) for index, item in _mappings(value, "upstreams")]
+    names = {name for _, name in upstreams if isinstance(name, str)}
+    used = set()
+    for index, rule in _mappings(value, "routes"):
+        for place, entry in _mappings(rule, "routes"):
+            path: Path = ("routes", index, "routes", place, "targets")
+            for number, target in _mappings(entry, "targets"):
+                name, url = target.get("upstream"), target.get("url")
+                where = (*path, number)
+                if name is None and url is None:
+                    if not set(target) - _TARGET_KEYS:
+                        faults.append(ConfigError("a target needs an upstream or a url", where))
+                elif name is not None and url is not None:
+                    faults.append(ConfigError("a target has an upstream or a url, not both", where))
+                if not isinstance(name, str):
+                    continue
+                used.add(name)
+                if name not in names:
+                    message = f"there is no upstream {shown(name)}; {hint(name, sorted(names))}"
+                    faults.append(ConfigError(message, (*where, "upstream")))
+            if _weightless(entry, "targets"):
+                message = "every target has weight 0: requests that come here are answered with 503"
+                warnings.append(ConfigError(message, path))
+    for index, name in upstreams:
+        if isinstance(name, str) and name not in used:
+            message = f"no route sends anything to the upstream {shown(name)}"
+            warnings.append(ConfigError(message, ("upstreams", index, "name")))
+
+
+def _unique(value: dict[str, Any], key: str, faults: Faults) -> None:
+    seen: dict[str, int] = {}
+    for index, item in _mappings(value, key):
+        name = item.get("name")
+        if isinstance(name, str):
+            first = seen.setdefault(name, index)
+            if first != index:
+                message = f"{shown(name)} is the name of {key}[{first}] already"
+                faults.append(ConfigError(message, (key, index, "name")))
+
+
+def _weightless(value: dict[str, Any], key: str) -> bool:
+    weights = [item.get("weight", 100) for _, item in _mappings(value, key)]
+    return bool(weights) and all(type(weight) is int and weight == 0 for weight in weights)
+
+
+def _mappings(value: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = value.get(key)
+    if isinstance(items, list):
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield index, item

@@ -1,0 +1,125 @@
+"""
+A configuration file, from its name to the checked model.
+
+L{load} is a function of the file alone: it changes nothing, keeps nothing, and may run in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from protogate.config import document
+from protogate.config.checks import check
+from protogate.config.convert import convert
+from protogate.config.document import LARGEST, Document
+from protogate.config.faults import ConfigFaults
+from protogate.config.model import Config
+from protogate.errors import ConfigError
+
+Stamp = tuple[int, int, int, int]
+"""What tells one state of a file from another: device, inode, size, time of change in ns."""
+
+_CHUNK: Final = 1 << 20
+
+
+class Loaded:
+    """
+    A configuration, and where in the file each of its values stands.
+
+    @ivar config: the model.
+    @ivar warnings: what is most probably not meant, in the order of the file; see L{describe}.
+    @ivar name: of the file, as it was given.
+    @ivar stamp: the state of the file that was read, for L{protogate.config.watch.FileWatch}; None if it was no file.
+    """
+
+    __slots__ = ("_document", "config", "name", "stamp", "warnings")
+
+    def __init__(
+        self, config: Config, document: Document, warnings: Iterable[ConfigError] = (), stamp: Stamp | None = None
+    ) -> None:
+        self.config, self.name, self.stamp = config, document.name, stamp
+        self._document = document
+        self.warnings = sorted(warnings, key=document.where)
+
+    def position(self, path: Sequence[str | int]) -> tuple[int, int]:
+        """
+        Line and column, both from 1, of the value at C{path} (C{camelCase} keys, as in the file); of what is around it
+        when the file leaves it out.
+        """
+        return self._document.position(path)
+
+    def describe(self, error: ConfigError) -> str:
+        """C{gateway.yaml:42:7: routes[3].targets[0].weight: expected …}."""
+        return self._document.describe(error)
+
+    def faults(self, errors: Sequence[ConfigError]) -> ConfigFaults:
+        """What builders found later, in the order of the file and ready to be printed."""
+        return self._document.faults(errors)
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """
+    Read and check the file at C{path}.
+
+    @raise ConfigFaults: everything that is wrong with it, in the order of the file.
+    """
+    name = os.fspath(path)
+    data, stamp = _read(name)
+    loaded = loads(data, name)
+    loaded.stamp = stamp
+    return loaded
+
+
+def loads(data: bytes, name: str) -> Loaded:
+    """
+    Check C{data} as the content of the file C{name}, whose folder relative paths refer to.
+
+    @raise ConfigFaults: everything that is wrong with it, in the order of the file.
+    """
+    parsed = document.parse(data, name)
+    config, faults = convert(parsed.value)
+    more, warnings = check(parsed.value)
+    faults += more
+    if config is None or faults:
+        raise parsed.faults(faults)
+    log = config.access_log
+    if log is not None and log.file != "-":
+        file = os.path.abspath(os.path.join(os.path.dirname(name), log.file))
+        config = msgspec.structs.replace(config, access_log=msgspec.structs.replace(log, file=file))
+    return Loaded(config, parsed, warnings)
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """The state of a file."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read(name: str) -> tuple[bytes, Stamp]:
+    """All of it.  Not blocked by a FIFO that nobody writes."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise document.broken(name, f"the file cannot be opened: {why}") from None
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise document.broken(name, "this is a folder; name a file within it")
+        chunks = []
+        left = LARGEST + 1
+        while left > 0:
+            chunk = os.read(handle, min(left, _CHUNK))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            left -= len(chunk)
+    except OSError as error:
+        raise document.broken(name, f"the file cannot be read: {error.strerror}") from None
+    finally:
+        os.close(handle)
+    return b"".join(chunks), stamp(status)

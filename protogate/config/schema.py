@@ -1,0 +1,129 @@
+"""
+The JSON Schema (2020-12) of the configuration file, for editors.
+
+It is made from the model: types from the classes, descriptions from the docstrings under their fields.  What ships as
+C{schema.json} is the output of C{python -m protogate.config.schema}; a test holds that it is up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Callable
+from inspect import cleandoc, getsource
+from typing import Any, Final
+
+from msgspec import NODEFAULT, inspect
+
+from protogate.config import model
+from protogate.config.units import written
+
+Schema = dict[str, Any]
+
+DURATION: Final = r"^(0|[0-9]{1,12}(\.[0-9]{1,9})?(ms|s|m|h|d))$"
+SIZE: Final = r"^(0|[0-9]{1,18}([KMG]i?B|B))$"
+
+_CHOICES: Final[dict[str, Schema]] = {
+    "Target": {"oneOf": [{"required": ["upstream"]}, {"required": ["url"]}]},
+    "Upstream": {"anyOf": [{"required": ["endpoints"]}, {"required": ["discovery"]}]},
+}
+"""What the types cannot say."""
+
+
+def schema() -> Schema:
+    """The schema, as plain values."""
+    return _Generator().whole()
+
+
+def text() -> str:
+    """The schema, as the file holds it."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+class _Generator:
+    def __init__(self) -> None:
+        self._definitions: dict[str, Schema] = {}
+        self._texts = _descriptions()
+        self._makers: dict[type, Callable[[Any], Schema]] = {
+            inspect.AnyType: lambda kind: {},
+            inspect.BoolType: lambda kind: {"type": "boolean"},
+            inspect.CustomType: _unit,
+            inspect.DictType: lambda kind: {"type": "object", "additionalProperties": self._schema(kind.value_type)},
+            inspect.FloatType: lambda kind: _bounds("number", minimum=kind.ge, maximum=kind.le),
+            inspect.IntType: lambda kind: _bounds("integer", minimum=kind.ge, maximum=kind.le),
+            inspect.LiteralType: lambda kind: {"enum": list(kind.values)},
+            inspect.Metadata: lambda kind: self._schema(kind.type),
+            inspect.NoneType: lambda kind: {"type": "null"},
+            inspect.StrType: lambda kind: _bounds("string", minLength=kind.min_length),
+            inspect.StructType: self._reference,
+            inspect.UnionType: lambda kind: {"anyOf": [self._schema(one) for one in kind.types]},
+            inspect.VarTupleType: lambda kind: {
+                **_bounds("array", minItems=kind.min_length),
+                "items": self._schema(kind.item_type),
+            },
+        }
+
+    def whole(self) -> Schema:
+        """The root and its definitions."""
+        root = self._schema(inspect.type_info(model.Config))
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "protogate",
+            **root,
+            "$defs": dict(sorted(self._definitions.items())),
+        }
+
+    def _schema(self, kind: inspect.Type) -> Schema:
+        return self._makers[type(kind)](kind)
+
+    def _reference(self, kind: inspect.StructType) -> Schema:
+        name = kind.cls.__name__
+        if name not in self._definitions:
+            self._definitions[name] = {}  # its place, should it refer to itself
+            self._definitions[name] = self._struct(kind)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _struct(self, kind: inspect.StructType) -> Schema:
+        name = kind.cls.__name__
+        definition: Schema = {"description": cleandoc(kind.cls.__doc__ or ""), "type": "object", "properties": {}}
+        for field in kind.fields:
+            made = self._schema(field.type)
+            made = {"description": self._texts[name, field.name], **made}
+            if isinstance(field.default, model.Seconds | model.Bytes):
+                made["default"] = written(field.default)
+            elif field.default not in (NODEFAULT, None):
+                made["default"] = list(field.default) if isinstance(field.default, tuple) else field.default
+            definition["properties"][field.encode_name] = made
+        required = [field.encode_name for field in kind.fields if field.required]
+        return {
+            **definition,
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+            **_CHOICES.get(name, {}),
+        }
+
+
+def _bounds(kind: str, **bounds: float | None) -> Schema:
+    return {"type": kind, **{name: value for name, value in bounds.items() if value is not None}}
+
+
+def _unit(kind: inspect.CustomType) -> Schema:
+    pattern, example = (DURATION, "10s") if kind.cls is model.Seconds else (SIZE, "8KiB")
+    return {"anyOf": [{"type": "string", "pattern": pattern, "examples": [example]}, {"const": 0}]}
+
+
+def _descriptions() -> dict[tuple[str, str], str]:
+    """The docstring under each field, by class and field."""
+    found: dict[tuple[str, str], str] = {}
+    for node in ast.parse(getsource(model)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for field, below in zip(node.body, node.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+                found[node.name, field.target.id] = cleandoc(ast.literal_eval(below.value))
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,83 @@
+"""Durations and sizes: a number with its unit.  A bare number says nothing, except 0."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from protogate.config.model import Bytes, Seconds
+from protogate.config.scalar import shown
+from protogate.errors import ConfigError
+
+YEAR: Final = 366 * 86400
+"""The longest duration, in seconds."""
+LARGEST: Final = 2**60
+"""The largest size, in bytes."""
+
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,18})([KMG]i?B|B)", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?", re.ASCII)
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES: Final = {
+    "B": 1,
+    "KB": 1000,
+    "KiB": 1024,
+    "MB": 1000**2,
+    "MiB": 1024**2,
+    "GB": 1000**3,
+    "GiB": 1024**3,
+}
+
+
+def duration(value: Any) -> Seconds:
+    """C{250ms 10s 1.5m 1h 1d} or 0, as seconds.  @raise ConfigError: it is none of these."""
+    if _zero(value):
+        return Seconds(0)
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(f"expected a duration such as 250ms, 10s, 5m or 1h, got {_got(value)}")
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > YEAR:
+        raise ConfigError(f"expected a duration of at most 366d, got {shown(value)}; 0 switches a clock off")
+    return Seconds(seconds)
+
+
+def size(value: Any) -> Bytes:
+    """C{512B 8KiB 1MB 2GiB} or 0, as bytes.  @raise ConfigError: it is none of these."""
+    if _zero(value):
+        return Bytes(0)
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(f"expected a size such as 512B, 8KiB, 1MB or 2GiB, got {_got(value)}")
+    count = int(match[1]) * _BYTES[match[2]]
+    if count > LARGEST:
+        raise ConfigError(f"expected a size below 2^60 bytes, got {shown(value)}; 0 switches a limit off")
+    return Bytes(count)
+
+
+def written(value: float) -> str:
+    """Seconds or Bytes as the file would say them: what L{duration} and L{size} read back as the same value."""
+    if not value:
+        return "0"
+    if isinstance(value, Bytes):
+        unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if value % _BYTES[unit] == 0)
+        return f"{value // _BYTES[unit]}{unit}"
+    unit = next((unit for unit in ("h", "m", "s") if value % _SECONDS[unit] == 0), "ms")
+    return f"{value / _SECONDS[unit]:.15g}{unit}"
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is nothing but a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _zero(value: Any) -> bool:
+    return (isinstance(value, int | float) and not isinstance(value, bool) and value == 0) or value == "0"
+
+
+def _got(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value} without a unit"
+    if isinstance(value, str) and is_number(value):
+        return f"{shown(value)} without a unit"
+    return shown(value)

@@ -1,0 +1,75 @@
+"""
+Notices that a file has changed, by looking at it each second.
+
+Looking (rather than inotify) works for whatever a deployment does to the file: writing it in place, renaming another
+one over it, swapping a symbolic link somewhere above it (a ConfigMap), a mount from another host, taking it away for a
+while.
+
+Rules
+- A change is told when the file has looked the same twice: nobody wants to load what an editor has half written.
+- A file that is gone is no change; its coming back is one, if it is not the same as before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from protogate.config.load import Stamp, stamp
+from protogate.wheel import Wheel
+
+INTERVAL: Final = 1.0
+"""Seconds between two looks."""
+
+
+class FileWatch:
+    """
+    Calls C{changed()} each time the file at C{path} has another content.
+
+    @ivar path: the file; links are followed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        changed: Callable[[], object],
+        wheel: Wheel,
+        interval: float = INTERVAL,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._changed = changed
+        self._interval = interval
+        self._timer = wheel.timer(self._look)
+        self._known: Stamp | None = None  # what was told last
+        self._seen: Stamp | None = None  # what the last look saw
+
+    def start(self, known: Stamp | None = None) -> None:
+        """Begin to look.  C{known}: the state that was loaded (C{Loaded.stamp}); None = as it is now."""
+        self._seen = self._now()
+        self._known = self._seen if known is None else known
+        self._timer.set(self._interval)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._timer.close()
+
+    def known(self, known: Stamp | None) -> None:
+        """This state was loaded in the meantime, for another reason: it is no news."""
+        if known is not None:
+            self._known = known
+
+    def _look(self) -> None:
+        self._timer.set(self._interval)
+        before, now = self._seen, self._now()
+        self._seen = now
+        if now is None or now != before or now == self._known:
+            return
+        self._known = now
+        self._changed()
+
+    def _now(self) -> Stamp | None:
+        try:
+            return stamp(os.stat(self.path))
+        except OSError:
+            return None
