@@ -130,6 +130,8 @@ class Gateway(Model, frozen=True, kw_only=True):
     """Processes; 0 = in this very process, the only choice so far."""
     trusted_proxies: tuple[Network, ...] = ()
     """CIDRs whose forwarding headers are believed."""
+    trusted_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
+    """The list of addresses that those proxies keep; the other one is not believed."""
     path_policy: Literal["canonical", "reject", "raw"] = "canonical"
     """What to do when the path that came and its canonical form differ."""
     watch: bool = True
@@ -151,8 +153,6 @@ class Listener(Model, frozen=True, kw_only=True):
     """host:port, [v6]:port or unix:/path; port 0 = any free one."""
     protocols: Annotated[tuple[str, ...], Meta(min_length=1)] = ("http1",)
     """Codecs, told apart by the first bytes."""
-    zone: str = ""
-    """Network zone of those who come in here; empty = the gateway's."""
 
 
 class Endpoint(Model, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class Rule(Model, frozen=True, kw_only=True):
     name: str = ""
     """For people; empty = type and value."""
     priority: int = 0
-    """Higher is tried first, before anything else decides."""
+    """Comes before every other order: rules with a higher number are tried first."""
     hosts: tuple[HostPattern, ...] = ()
     """For these hosts only; *.domain for all below a domain."""
     methods: tuple[str, ...] = ()
