@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from twisted.application.service import IService
 from twisted.python import usage
 
-from protogate.config.faults import ConfigFaults
 from protogate.build import build
+from protogate.config.faults import ConfigFaults
 from protogate.service import GatewayService
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, gatherResults, succeed
-from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IListeningPort, IProtocol, ITransport
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure

@@ -358,19 +358,22 @@ class Exchange:
 
     def _watch(self, response: Response) -> None:
         """The guard goes on while the response flows; not over a tunnel, which has no end of its own."""
-        assert self._guard is not None
         if tunnels(self.request, response):
-            self._guard.close()
+            self._unguard()
         elif response.body is not None:
             self._valve = response.body = Valve(response.body)
+
+    def _unguard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.close()
 
     # -- the end
 
     def closed(self, reason: Abort | None) -> None:
         """The server codec: this request is over, in both directions.  None = cleanly."""
         self.ledger.end = self.plan.wheel.now()
-        if self._guard is not None:
-            self._guard.close()
+        self._unguard()
         self._valve = self._waiting = None
         if reason is not None and (self.reason is None or self.response is None):
             self.reason = reason
@@ -403,8 +406,13 @@ def _bad(text: str) -> Abort:
 
 
 def _large(limit: int) -> Abort:
-    return Abort(f"request body over {limit} bytes", CLIENT, 413, error="http_request_error",
-                 detail=f"the body may have {limit} bytes")
+    return Abort(
+        f"request body over {limit} bytes",
+        CLIENT,
+        413,
+        error="http_request_error",
+        detail=f"the body may have {limit} bytes",
+    )
 
 
 def _stop(response: Response) -> None:

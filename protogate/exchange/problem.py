@@ -32,7 +32,9 @@ _ERRORS: Final = {
 
 def kind(abort: Abort) -> str:
     """The error type for C{Proxy-Status} and the record."""
-    return abort.error or _ERRORS.get(abort.status, "http_request_error" if abort.status < 500 else "proxy_internal_error")
+    if abort.error:
+        return abort.error
+    return _ERRORS.get(abort.status) or ("http_request_error" if abort.status < 500 else "proxy_internal_error")
 
 
 def answer(abort: Abort, name: str, request_id: str) -> Response:

@@ -78,8 +78,14 @@ def test_the_other_kind_of_list_is_not_believed() -> None:
 @pytest.mark.parametrize("trusted", [[], TRUSTED])
 def test_strangers_are_not_believed(trusted: list[str]) -> None:
     forwarding = Forwarding("edge", trusted)
-    asked = request(*xff(b"10.0.0.9"), (b"x-forwarded-proto", b"https"), (b"x-real-ip", b"10.0.0.9"),
-                    (b"forwarded", b"for=10.0.0.9"), (b"x-forwarded-host", b"evil.test"), ip="192.0.2.7")
+    asked = request(
+        *xff(b"10.0.0.9"),
+        (b"x-forwarded-proto", b"https"),
+        (b"x-real-ip", b"10.0.0.9"),
+        (b"forwarded", b"for=10.0.0.9"),
+        (b"x-forwarded-host", b"evil.test"),
+        ip="192.0.2.7",
+    )
     source = forwarding.source(asked)
     assert (source.ip, source.port, source.tls, asked.scheme) == ("192.0.2.7", 4711, False, b"http")
     forwarding.write(asked, source)
@@ -94,8 +100,13 @@ def test_strangers_are_not_believed(trusted: list[str]) -> None:
 
 def test_one_line_of_each_leaves() -> None:
     forwarding = Forwarding("edge", TRUSTED)
-    asked = request(*xff(b"6.6.6.6, bad", b"203.0.113.9", b"10.1.1.1"), (b"x-forwarded-proto", b"https"),
-                    (b"x-forwarded-host", b"shop.test:8443"), (b"via", b"1.0 a"), (b"via", b"2 b"))
+    asked = request(
+        *xff(b"6.6.6.6, bad", b"203.0.113.9", b"10.1.1.1"),
+        (b"x-forwarded-proto", b"https"),
+        (b"x-forwarded-host", b"shop.test:8443"),
+        (b"via", b"1.0 a"),
+        (b"via", b"2 b"),
+    )
     source = forwarding.source(asked)
     assert source.tls
     forwarding.write(asked, source)
@@ -149,7 +160,11 @@ def test_unix_peers_are_trusted_once_anybody_is() -> None:
 def test_names_of_protocols_in_via() -> None:
     forwarding = Forwarding("edge")
     assert [forwarding.via(name) for name in ("HTTP/1.1", "HTTP/2", "SOTP/1", "")] == [
-        b"1.1 edge", b"2 edge", b"SOTP/1 edge", b"1.1 edge"]
+        b"1.1 edge",
+        b"2 edge",
+        b"SOTP/1 edge",
+        b"1.1 edge",
+    ]
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

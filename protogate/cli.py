@@ -1,0 +1,109 @@
+"""The C{protogate} command: run, check, routes, explain."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TextIO
+
+from protogate.build import Build, build
+from protogate.config.faults import ConfigFaults
+from protogate.explain import Question, explain, routes
+
+EPILOG = "exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="protogate", description="A protocol-agnostic API gateway with pluggable codecs.", epilog=EPILOG
+    )
+    top.add_argument("--version", action="version", version=f"protogate {version('protogate')}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.add_argument("-c", "--config", required=True, metavar="FILE", help="the configuration, YAML or JSON")
+        return made
+
+    run = command("run", "Run a gateway in the foreground.")
+    run.add_argument("--reactor", metavar="NAME", help="Twisted reactor to run on (default: the best one there is)")
+    command("check", "Check a configuration: print every fault and every warning.")
+    command("routes", "Print the rules in the order in which they are considered.")
+    asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.")
+    asked.add_argument("request", metavar="REQUEST", help="method and URL, e.g. 'GET http://a.test/hotel/order/1'")
+    asked.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a request header")
+    asked.add_argument("--from", dest="source", default="127.0.0.1", metavar="IP", help="where it comes from")
+    asked.add_argument("--tls", action="store_true", help="as if it came over TLS")
+    asked.add_argument(
+        "--status", type=int, default=200, help="the status that the upstream would answer (default: 200)"
+    )
+    asked.add_argument(
+        "--response-header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header that the upstream would answer with",
+    )
+    return top
+
+
+def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
+    """Run a command; returns its exit status."""
+    options = parser().parse_args(arguments)
+    out = sys.stdout if out is None else out
+    if options.command == "run":
+        return run(options.config, options.reactor)
+    try:
+        built = build(options.config)
+    except ConfigFaults as faults:
+        print(faults, file=out)
+        count = len(faults.faults)
+        print(f"{options.config}: {count} fault{'s' if count != 1 else ''}", file=out)
+        return 1
+    if options.command == "check":
+        return check(built, options.config, out)
+    if options.command == "routes":
+        print(routes(built), file=out)
+        return 0
+    try:
+        question = Question.parse(
+            options.request, options.header, options.source, options.tls, options.status, options.response_header
+        )
+    except ValueError as error:
+        print(f"protogate explain: {error}", file=sys.stderr)
+        return 2
+    print(explain(built, question), file=out)
+    return 0
+
+
+def check(built: Build, path: str, out: TextIO) -> int:
+    """C{protogate check}, when there is no fault."""
+    for warning in built.warnings:
+        print(f"{warning} (warning)", file=out)
+    config = built.config
+    parts = (
+        (len(config.listeners), "listener"),
+        (len(config.upstreams), "upstream"),
+        (len(config.routes), "route"),
+        (len(config.modules), "module"),
+    )
+    text = ", ".join(f"{count} {noun}{'s' if count != 1 else ''}" for count, noun in parts)
+    warnings = len(built.warnings)
+    print(
+        f"{path}: fine: {text}" + (f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""), file=out
+    )
+    return 0
+
+
+def run(path: str, reactor: str | None) -> int:
+    """C{protogate run}: C{twistd -n protogate -c FILE}, logging to standard output, without a pid file."""
+    from twisted.scripts.twistd import ServerOptions, runApp  # noqa: PLC0415
+
+    options = ServerOptions()
+    chosen = [f"--reactor={reactor}"] if reactor else []
+    options.parseOptions([*chosen, "--nodaemon", "--pidfile=", "protogate", "-c", path])
+    runApp(options)
+    return 0

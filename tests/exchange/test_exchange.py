@@ -1,0 +1,558 @@
+"""The life of a request: which stage sees what, however it ends."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from protogate.body import Body, Whole
+from protogate.errors import CLIENT, CLIENT_GONE, UPSTREAM, Abort, Phase
+from protogate.exchange.exchange import Exchange
+from protogate.exchange.forwarding import Forwarding
+from protogate.exchange.plan import Plan
+from protogate.message import Peer, Request, Response
+from protogate.wheel import Wheel
+
+
+class Step:
+    """A bound module that does what a function does."""
+
+    applies = None
+    timeout = 2.0
+    opens = True
+    proceeds = False
+    outlives = False
+    order = 0
+
+    def __init__(self, process: Callable[[Exchange], Any], name: str = "step", stage: str = "PRE_REQUEST") -> None:
+        self.process, self.name, self.stage = process, name, stage
+        self.failures = self.timeouts = 0
+        self.outlives = stage == "POST_RESPONSE"
+
+
+class Source:
+    """Of a body."""
+
+    stopped = False
+
+    def pauseProducing(self) -> None:
+        pass
+
+    def resumeProducing(self) -> None:
+        pass
+
+    def stopProducing(self) -> None:
+        self.stopped = True
+
+
+class Sink:
+    def __init__(self, body: Any) -> None:
+        self.data, self.end = b"", None  # type: tuple[bytes, Any]
+        body.attach(self)
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def finish(self, trailers: Any = None) -> None:
+        self.end = ("finish", trailers)
+
+    def abort(self, reason: Abort) -> None:
+        self.end = ("abort", reason)
+
+
+class Target:
+    upstream = "up"
+
+
+class Route:
+    name, tags, properties = "r", (), {}  # type: ignore[var-annotated]
+
+    def pick(self, exchange: Exchange) -> Target:
+        return Target()
+
+
+class World:
+    """A plan whose parts are functions, and what came of it."""
+
+    def __init__(self, **stages: list[Callable[[Exchange], Any]]) -> None:
+        self.clock = Clock()
+        self.wheel = Wheel(self.clock)
+        self.asked: list[Request] = []
+        self.records: list[Exchange] = []
+        self.counted: list[str] = []
+        self.logged: list[str] = []
+        self.route: Any = Route()
+        self.answer: Any = Response(200, [(b"x-a", b"1")])
+        self.total = 0.0
+        self.body = 0
+        self.reject = False
+        self.stages = stages
+
+    def router(self, exchange: Exchange) -> Any:
+        return _value(self.route)
+
+    def handle(self, request: Request) -> Any:
+        self.asked.append(request)
+        return _value(self.answer)
+
+    def plan(self) -> Plan:
+        world: Any = self
+        steps = {
+            name: [Step(f, f"{name}{i}", name.upper()) for i, f in enumerate(s)] for name, s in self.stages.items()
+        }
+        router: Any = type("Router", (), {"route": staticmethod(world.router)})()
+        return Plan(
+            name="edge",
+            zone="PRO",
+            wheel=self.wheel,
+            router=router,
+            rewrite=lambda request, route, target: request.target,
+            clusters={"up": world},
+            forwarding=Forwarding("edge"),
+            record=self.records.append,
+            count=self.counted.append,
+            total=self.total,
+            body=self.body,
+            reject=self.reject,
+            **steps,  # type: ignore[arg-type]
+        )
+
+    def begin(self, request: Request | None = None) -> Any:
+        request = self.request() if request is None else request
+        self.exchange = Exchange(request, self.plan(), "web")
+        self.result = self.exchange.begin()
+        if isinstance(self.result, Deferred):
+            self.ends: list[Any] = []
+            self.result.addBoth(self.ends.append)
+        return self.result
+
+    def request(self, method: bytes = b"GET", target: bytes = b"/x?y=1", **more: Any) -> Request:
+        return Request(method, target, authority=b"a.test", protocol="HTTP/1.1", peer=Peer("192.0.2.1", 9), **more)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        raise value
+    return value() if callable(value) else value
+
+
+def note(name: str) -> Callable[[Exchange], None]:
+    return lambda exchange: exchange.notes.setdefault("seen", []).append(name)
+
+
+def seen(world: World) -> list[str]:
+    return list(world.exchange.notes.get("seen", []))
+
+
+ALL = {
+    "pre_request": [note("pre_request")],
+    "pre_upstream": [note("pre_upstream")],
+    "pre_response": [note("pre_response")],
+    "error": [note("error")],
+    "post_response": [note("post_response")],
+}
+
+
+def problem(response: Response) -> dict[str, Any]:
+    assert response.headers.get(b"content-type") == b"application/problem+json"
+    return dict(json.loads(Sink(response.body).data))
+
+
+def test_all_stages_in_order_without_a_deferred() -> None:
+    world = World(**ALL)
+    response = world.begin()
+    assert response is world.answer
+    assert response.headers == [(b"x-a", b"1"), (b"via", b"1.1 edge")]
+    assert world.records == []
+    world.exchange.closed(None)
+    assert seen(world) == ["pre_request", "pre_upstream", "pre_response", "post_response"]
+    assert world.records == [world.exchange]
+    assert world.asked[0].headers.get(b"x-forwarded-for") == b"192.0.2.1"
+    assert not world.clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("stage", ["pre_request", "pre_upstream"])
+def test_a_first_answer_short_circuits(stage: str) -> None:
+    own = Response(403)
+    world = World(**{**ALL, stage: [lambda exchange: own, note("never")]})
+    assert world.begin() is own
+    assert world.asked == []
+    assert "never" not in seen(world)
+    assert "pre_response" in seen(world)
+
+
+def test_an_answer_of_pre_response_replaces_and_stops_the_other() -> None:
+    source, own = Source(), Response(418)
+    world = World(pre_response=[lambda exchange: own])
+    world.answer = Response(200, body=Body(source))
+    assert world.begin() is own
+    assert source.stopped
+    assert world.exchange.response is own
+
+
+def _raise(exchange: Exchange) -> None:
+    raise ValueError("secret detail")
+
+
+def _abort(exchange: Exchange) -> None:
+    raise Abort("no", CLIENT, 401, detail="who are you?", headers=[(b"www-authenticate", b"Basic")])
+
+
+def _failing(exchange: Exchange) -> Deferred[None]:
+    later: Deferred[None] = Deferred()
+    exchange.wheel.after(1, lambda: later.errback(Abort("later", UPSTREAM, 503)))
+    return later
+
+
+async def _coroutine(exchange: Exchange) -> None:
+    later: Deferred[None] = Deferred()
+    exchange.wheel.after(1, lambda: later.callback(None))
+    await later
+    raise Abort("coroutine", CLIENT, 451)
+
+
+@pytest.mark.parametrize(
+    ("failing", "status", "logged"),
+    [(_raise, 500, True), (_abort, 401, False), (_failing, 503, False), (_coroutine, 451, False)],
+)
+@pytest.mark.parametrize("stage", ["pre_request", "pre_upstream", "pre_response"])
+def test_a_failing_module_leads_to_error_and_back(
+    stage: str, failing: Any, status: int, logged: bool, flush_errors: Callable[..., list[Failure]]
+) -> None:
+    source = Source()
+    world = World(**{**ALL, stage: [failing]})
+    if stage == "pre_response":  # once: on the way back it succeeds
+        calls: list[int] = []
+        world.stages[stage] = [lambda exchange: failing(exchange) if not calls.append(1) and len(calls) == 1 else None]
+    world.answer = Response(200, body=Body(source))
+    response = world.begin()
+    if isinstance(response, Deferred):
+        world.clock.advance(1.1)
+        (response,) = world.ends
+    assert response.status == status
+    document = problem(response)
+    assert document["status"] == status
+    assert document["requestId"] == world.exchange.id
+    assert "secret" not in json.dumps(document)
+    assert seen(world).count("error") == 1
+    assert source.stopped == (stage == "pre_response")
+    assert world.exchange.reason is not None
+    if failing is _abort:
+        assert document["detail"] == "who are you?"
+        assert response.headers.get(b"www-authenticate") == b"Basic"
+    flush_errors(ValueError)
+
+
+def test_error_modules_may_answer_and_pre_response_runs_on_it() -> None:
+    own = Response(302)
+    world = World(pre_request=[_abort], error=[lambda exchange: own], pre_response=[note("pre_response")])
+    assert world.begin() is own
+    assert isinstance(world.exchange.error, Abort)
+    assert seen(world) == ["pre_response"]
+
+
+@pytest.mark.parametrize("stage", ["error", "pre_response"])
+@pytest.mark.parametrize("failing", [_abort, _failing])
+def test_a_failure_on_the_way_back_ends_plainly(stage: str, failing: Any) -> None:
+    stages: dict[str, Any] = {"pre_request": [_abort], stage: [failing]}
+    world = World(**stages)
+    response = world.begin()
+    if isinstance(response, Deferred):
+        world.clock.advance(1.1)
+        (response,) = world.ends
+    assert response.status == (401 if failing is _abort else 503)
+    problem(response)
+
+
+@pytest.mark.parametrize(
+    ("route", "status"),
+    [(None, 404), (Abort("offline", CLIENT, 404), 404), (Abort("method", CLIENT, 405), 405), (RuntimeError("x"), 500)],
+)
+def test_routing_fails(route: Any, status: int, flush_errors: Callable[..., list[Failure]]) -> None:
+    world = World(**ALL)
+    world.route = route
+    assert world.begin().status == status
+    assert "error" in seen(world)
+    flush_errors(RuntimeError)
+
+
+def test_routing_may_wait() -> None:
+    world, later = World(), Deferred[Any]()
+    world.route = lambda: later
+    world.begin()
+    assert world.ends == []
+    later.callback(Route())
+    assert world.ends == [world.answer]
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_the_upstream_fails(wait: bool) -> None:
+    world = World(**ALL)
+    abort = Abort("10.0.0.1: refused", UPSTREAM, 502, error="connection_refused", phase=Phase.CONNECT)
+    later: Deferred[Any] = Deferred()
+    world.answer = (lambda: later) if wait else abort
+    response = world.begin()
+    if wait:
+        later.errback(abort)
+        (response,) = world.ends
+    assert response.headers.get(b"proxy-status") == b'edge; error=connection_refused; details="upstream connect"'
+    assert "10.0.0.1" not in json.dumps(problem(response))
+    assert world.exchange.reason is abort
+
+
+@pytest.mark.parametrize(
+    ("target", "authority", "text"),
+    [
+        (b"/a/%zz", b"a.test", "path"),
+        (b"/a/../../b", b"a.test", "path"),
+        (b"/", b"a.test:99999", "host"),
+        (b"/", b"[::1", "host"),
+        (b"/", b"user@a.test", "host"),
+    ],
+)
+def test_what_cannot_be_named_is_malformed_but_seen(target: bytes, authority: bytes, text: str) -> None:
+    world = World(**ALL)
+    request = world.request(target=target)
+    request.authority = authority
+    response = world.begin(request)
+    assert response.status == 400
+    assert problem(response)["detail"].startswith(text)
+    assert seen(world) == ["pre_request", "error", "pre_response"]
+    assert world.asked == []
+
+
+def test_malformed_requests_are_seen_and_answered() -> None:
+    world = World(**ALL)
+    request = world.request()
+    request.malformed = Abort("header too long", CLIENT, 431)
+    assert world.begin(request).status == 431
+    assert seen(world) == ["pre_request", "error", "pre_response"]
+
+
+@pytest.mark.parametrize(("method", "target"), [(b"OPTIONS", b"*"), (b"CONNECT", b"")])
+def test_targets_without_a_path(method: bytes, target: bytes) -> None:
+    world = World()
+    assert world.begin(world.request(method, target)) is world.answer
+    assert world.exchange.request.path == target.decode()
+
+
+def test_path_policy_reject() -> None:
+    world = World()
+    world.reject = True
+    assert world.begin(world.request(target=b"/a//b")).status == 400
+    assert world.begin(world.request(target=b"/a/b?c=//")).status == 200
+
+
+def test_bodies_are_limited_by_length_and_by_counting() -> None:
+    world = World()
+    world.body = 10
+    assert world.begin(world.request(b"POST", body=Whole(b"x" * 11))).status == 413
+    assert world.begin(world.request(b"POST", body=Whole(b"x" * 10))).status == 200
+    body = Body(Source())
+    world.begin(world.request(b"POST", body=body))
+    sink = Sink(world.asked[-1].body)
+    body.write(b"x" * 11)
+    assert sink.end is not None
+    assert sink.end[1].status == 413
+    tunnel = Body(Source())
+    world.begin(world.request(b"GET", body=tunnel, upgrade=b"websocket"))
+    assert world.asked[-1].body is tunnel
+
+
+# -- cancel, guard, end
+
+
+def test_a_client_that_left_is_never_revived() -> None:
+    cancelled: list[Any] = []
+    world = World(**ALL)
+    world.answer = lambda: Deferred(cancelled.append)
+    answer = world.begin()
+    world.exchange.request.gone = CLIENT_GONE
+    answer.cancel()
+    assert len(cancelled) == 1
+    assert world.ends[0].check(CancelledError)
+    world.exchange.closed(CLIENT_GONE)
+    assert seen(world) == ["pre_request", "pre_upstream", "post_response"]
+    assert world.records[0].reason is CLIENT_GONE
+
+
+def test_a_module_that_swallows_the_cancel_changes_nothing() -> None:
+    later: Deferred[Any] = Deferred(lambda d: d.callback(None))
+    world = World(pre_request=[lambda exchange: later], error=[note("error")])
+    answer = world.begin()
+    world.exchange.request.gone = CLIENT_GONE
+    answer.cancel()
+    assert world.asked == []
+    assert isinstance(world.ends[0], Failure)
+    assert seen(world) == []
+
+
+def test_an_answer_faster_than_the_cancel_is_stopped() -> None:
+    source = Source()
+    later: Deferred[Any] = Deferred(lambda d: d.callback(Response(200, body=Body(source))))
+    world = World()
+    world.answer = lambda: later
+    answer = world.begin()
+    world.exchange.request.gone = CLIENT_GONE
+    answer.cancel()
+    assert source.stopped
+
+
+def test_a_cancel_that_nobody_asked_for_is_an_error() -> None:
+    later: Deferred[Any] = Deferred()
+    world = World()
+    world.answer = lambda: later
+    world.begin()
+    later.errback(CancelledError())
+    assert world.ends[0].status == 500
+
+
+def test_the_guard_answers_while_something_waits() -> None:
+    world = World(**ALL)
+    world.total = 5.0
+    world.answer = Deferred
+    world.begin()
+    world.clock.advance(4.9)
+    assert world.ends == []
+    world.clock.advance(0.2)
+    (response,) = world.ends
+    assert response.status == 500
+    assert problem(response)["title"] == "Async-Timeout-Processing"
+    assert response.headers.get(b"proxy-status") == b'edge; error=proxy_internal_error; details="gateway total"'
+    assert world.counted == ["total_timeout"]
+    world.exchange.closed(None)
+    assert seen(world) == ["pre_request", "pre_upstream", "error", "pre_response", "post_response"]
+    assert len(world.records) == 1
+
+
+def test_the_guard_answers_over_a_module_that_swallows_its_cancel() -> None:
+    world = World(pre_request=[lambda exchange: Deferred(lambda d: d.callback(None))])
+    world.total = 1.0
+    world.begin()
+    world.clock.advance(1.1)
+    assert world.ends[0].status == 500
+
+
+def test_the_guard_cuts_a_response_under_way() -> None:
+    source = Source()
+    world = World()
+    world.total = 5.0
+    body = Body(source)
+    world.answer = Response(200, body=body)
+    response = world.begin()
+    sink = Sink(response.body)
+    body.write(b"some")
+    world.clock.advance(5.1)
+    assert sink.data == b"some"
+    assert sink.end is not None
+    assert sink.end[1].phase is Phase.TOTAL
+    assert source.stopped
+    world.exchange.closed(sink.end[1])
+    assert world.records[0].reason is sink.end[1]
+
+
+def test_the_guard_leaves_tunnels_and_finished_exchanges_alone() -> None:
+    world = World()
+    world.total = 5.0
+    body = Body(Source())
+    world.answer = Response(101, body=body)
+    assert world.begin(world.request(upgrade=b"websocket")).body is body
+    world.clock.advance(6)
+    assert world.counted == []
+    world.answer = Response(204)
+    world.begin()
+    world.exchange.closed(None)
+    world.clock.advance(6)
+    assert world.counted == []
+
+
+def test_post_response_may_wait_and_fail_and_answer(flush_errors: Callable[..., list[Failure]]) -> None:
+    source, later = Source(), Deferred[Any]()
+    world = World(post_response=[lambda exchange: later])
+    world.begin()
+    world.exchange.closed(None)
+    assert world.records == []
+    later.callback(Response(200, body=Body(source)))
+    assert source.stopped
+    assert len(world.records) == 1
+
+    world = World(post_response=[_raise])
+    world.begin()
+    world.exchange.closed(None)
+    assert len(world.records) == 1
+
+    world = World(post_response=[lambda exchange: Response(200, body=Body(source))])
+    world.begin()
+    world.exchange.closed(None)
+    assert len(world.records) == 1
+
+    world = World(post_response=[_failing])
+    world.begin()
+    world.exchange.closed(None)
+    world.clock.advance(1.1)
+    assert len(world.records) == 1
+    assert flush_errors(ValueError, Abort)
+
+
+def test_a_failure_after_the_head_is_the_reason_in_the_record() -> None:
+    world, broken = World(), Abort("cut", UPSTREAM, 502)
+    world.begin()
+    world.exchange.closed(broken)
+    assert world.exchange.reason is broken
+    world.answer = Abort("first", UPSTREAM, 503)
+    world.begin()
+    world.exchange.closed(CLIENT_GONE)  # left while the problem was sent: the first reason stays
+    assert world.exchange.reason is world.answer
+
+
+def test_ids_and_traces() -> None:
+    world = World()
+    world.begin()
+    first = world.exchange.id
+    assert len(first) == 32
+    assert world.exchange.id == first
+    assert world.exchange.trace == first
+    trace = b"0af7651916cd43dd8448eb211c80319c"
+    for header, expected in ((b"00-" + trace + b"-b7ad6b7169203331-01", trace), (b"00-zz-1-01", None)):
+        world.begin(world.request(headers=[(b"traceparent", header)]))
+        assert world.exchange.trace == (expected.decode() if expected else world.exchange.id)
+    assert world.exchange.id != first
+    assert world.exchange.gateway.zone == "PRO"
+    assert world.exchange.noted is None
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_reference_counting_frees_an_exchange(wait: bool) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        world = World(**ALL)
+        world.total = 9.0
+        later: Deferred[Any] = Deferred()
+        if wait:
+            world.answer = lambda: later
+        world.begin()
+        if wait:
+            later.callback(Response(200))
+        world.exchange.closed(None)
+        request = world.exchange.request
+        request.closed = print  # what the server codec does
+        watch = weakref.ref(world.exchange)
+        world.records.clear()
+        world.asked.clear()
+        del world.exchange, world.result, request
+        if wait:
+            del world.ends
+            del later
+            world.answer = None
+        assert watch() is None
+    finally:
+        gc.enable()
