@@ -1,0 +1,60 @@
+"""
+What happened how often.
+
+Rules
+- Counting is one dictionary update; nothing is allocated after the first time.
+- Names come from the code, never from traffic.  What comes from the configuration (listeners, upstreams) is a scope,
+  and there are L{SCOPES} of them at most: a reload may not grow this for ever.
+- All on one thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Final
+
+SCOPES: Final = 4096
+"""More are counted together, as the one named L{OTHER}."""
+OTHER: Final = "(other)"
+
+
+class Counters:
+    """
+    @ivar counts: event → how often, e.g. C{"header_line_too_long"}; of this one and of all scopes below it.
+    """
+
+    __slots__ = ("_above", "_scopes", "counts")
+
+    def __init__(self, above: Counters | None = None) -> None:
+        self.counts: defaultdict[str, int] = defaultdict(int)
+        self._above = above
+        self._scopes: dict[tuple[str, str], Counters] = {}
+
+    def count(self, event: str) -> None:
+        """One more of that event."""
+        self.counts[event] += 1
+        if self._above is not None:
+            self._above.count(event)
+
+    def scope(self, kind: str, name: str) -> Counters:
+        """The counters of one listener, one upstream …: what is counted there is counted here as well."""
+        scopes = self._scopes
+        found = scopes.get((kind, name))
+        if found is None:
+            if len(scopes) >= SCOPES:
+                name = OTHER
+            found = scopes.setdefault((kind, name), Counters(self))
+        return found
+
+    def keep(self, kind: str, names: Collection[str]) -> None:
+        """Forget the scopes of that kind with other names: they are gone from the configuration.  Totals stay."""
+        for key in [key for key in self._scopes if key[0] == kind and key[1] not in names]:
+            del self._scopes[key]
+
+    def snapshot(self) -> dict[tuple[str, str, str], int]:
+        """C{(kind, name, event)} → how often, at this moment; kind and name are empty for the totals."""
+        taken = {("", "", event): number for event, number in self.counts.items()}
+        for (kind, name), scope in self._scopes.items():
+            taken.update({(kind, name, event): number for event, number in scope.counts.items()})
+        return taken
