@@ -34,10 +34,11 @@ class Ledger:
     @ivar delivered: bytes of the response body written to the client.
     @ivar dns: @ivar connect: @ivar tls: seconds that making a connection took, when one was made for this request.
     @ivar attempts: how often an upstream was asked.
+    @ivar reused: whether the connection that took the request had served others before.
     @ivar address: of the endpoint that was asked last, e.g. C{10.0.0.11:8080}, or empty.
     """
 
-    __slots__ = (*MARKS, "address", "attempts", "connect", "delivered", "dns", "received", "tls")
+    __slots__ = (*MARKS, "address", "attempts", "connect", "delivered", "dns", "received", "reused", "tls")
 
     def __init__(self, head: float = 0.0, first: float = 0.0) -> None:
         self.first = first or head
@@ -46,6 +47,7 @@ class Ledger:
         self.received = self.delivered = self.attempts = 0
         self.dns = self.connect = self.tls = 0.0
         self.address = ""
+        self.reused = False
 
     def remote(self, now: float) -> float:
         """Seconds spent on the upstream: from asking it to its response head, or to C{now} while it is not there."""

@@ -1,0 +1,326 @@
+"""
+One upstream: its endpoints, which of them is next, and whether a request that failed is sent again.
+
+Rules
+- Endpoints come from the configuration, from DNS, or from both, and may change at any time.  Those that stay keep their
+  pools and connections; those that go get no new request, and what they work on is finished.
+- Sent again is only what is safe (RFC 9110, 9.2.2), see L{Trial}; at most three attempts, none after the client left.
+- The usual case, an answer at the first attempt, costs one errback and no object of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from twisted.internet.defer import Deferred, DeferredList, fail
+from twisted.internet.interfaces import IReactorTCP
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from protogate.config import model
+from protogate.context import Context, Timeouts, uncounted
+from protogate.errors import Abort
+from protogate.exchange.ledger import Ledger
+from protogate.interfaces import IService, IStreamCodec
+from protogate.message import Request, Response
+from protogate.routing.balance import Smooth
+from protogate.upstream.connector import Connector
+from protogate.upstream.discovery import Discovery
+from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
+from protogate.upstream.pool import Pool, Stats, gone, ignore_cancel
+from protogate.upstream.resolver import Resolver
+from protogate.upstream.trial import REPLAYABLE, Trial, replayable
+from protogate.wheel import Wheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """
+    What every upstream works with.
+
+    @ivar count: see L{Context}.
+    """
+
+    reactor: IReactorTCP
+    wheel: Wheel
+    resolver: Resolver
+    count: Callable[[str], None] = uncounted
+
+
+@implementer(IService)
+class Cluster:
+    """
+    Made by L{Cluster.named} and L{Cluster.unnamed}: that touches nothing live.  L{start} it before the first request.
+
+    @ivar name: of the upstream, or the origin of an unnamed one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        means: Means,
+        codec: IStreamCodec,
+        context: Context,
+        pool: model.PoolSettings,
+        places: Iterable[Place],
+        source: Source | None = None,
+        rename: bool = False,
+    ) -> None:
+        self.name = name
+        self._means, self._codec, self._context, self._settings = means, codec, context, pool
+        self._rename = rename
+        self._fixed = tuple(places)
+        self._found: tuple[Place, ...] = ()
+        self._endpoints: dict[tuple[str, int], Endpoint] = {}
+        self._leaving: dict[Pool, Deferred[None]] = {}
+        self._balance: Smooth[Endpoint] = Smooth(())
+        self._hoping: dict[Deferred[None], None] = {}
+        self._discovery = self._discover(source)
+        self._draining = False
+        self._arrange()
+
+    @classmethod
+    def named(cls, config: model.Upstream, gateway: model.Gateway, codec: IStreamCodec, means: Means) -> Cluster:
+        """
+        The upstream of a configuration.
+
+        @raise ConfigFaults: what is wrong with its endpoints; paths are relative to the upstream.
+        """
+        places, source = layout(config)
+        context = Context(means.wheel, gateway.limits.frozen(), merged(config, gateway), means.count)
+        return cls(config.name, means, codec, context, config.pool, places, source, config.host == "endpoint")
+
+    @classmethod
+    def unnamed(cls, origin: str, gateway: model.Gateway, codec: IStreamCodec, means: Means) -> Cluster:
+        """
+        The upstream of a target that gives a URL; it is sent its own name as host.
+
+        @param origin: C{http://host:port}.
+        @raise ConfigError: what is wrong with it.
+        """
+        context = Context(means.wheel, gateway.limits.frozen(), gateway.timeouts.frozen(), means.count)
+        return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), None, True)
+
+    def start(self) -> None:
+        """Begin to look for endpoints, where the configuration says so.  Harmless when begun."""
+        if self._discovery is not None:
+            self._discovery.start()
+
+    def update(self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec) -> None:
+        """
+        Work by another configuration from now on; what it does not change stays, connections above all.
+
+        @param config: None for an unnamed upstream, of which only the gateway's clocks and limits can change.
+        @raise ConfigFaults: as L{named}; nothing was changed then.
+        """
+        context = self._context
+        if config is None:
+            context.limits, context.timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
+        else:
+            places, source = layout(config)
+            context.limits, context.timeouts = gateway.limits.frozen(), merged(config, gateway)
+            self._fixed, self._settings = places, config.pool
+            self._rename = config.host == "endpoint"
+            discovery = self._discovery
+            if (None if discovery is None else discovery.source) != source:
+                if discovery is not None:
+                    discovery.stop()
+                self._found = ()
+                self._discovery = self._discover(source)
+                self.start()
+        if codec is not self._codec:
+            self._codec = codec
+            old, self._endpoints = self._endpoints, {}
+            self._arrange()
+            self._leave(old.values())
+        for endpoint in self._endpoints.values():
+            endpoint.pool.settings = self._settings
+        self._arrange()
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Those that are in use now."""
+        return tuple(self._endpoints.values())
+
+    def stats(self) -> dict[str, Stats]:
+        """A look at each pool, by its endpoint's address."""
+        return {endpoint.address: endpoint.pool.stats() for endpoint in self._endpoints.values()}
+
+    # -- requests
+
+    def handle(self, request: Request) -> Response | Deferred[Response]:
+        """
+        See L{IService.handle}.  Notes in the ledger what was asked, and whom.  May set C{request.authority}, and
+        C{request.body} to one that can be sent twice.
+        """
+        endpoint = self._balance.pick()
+        if endpoint is None:
+            return self._nobody(request)
+        self.mark(request, endpoint)
+        body = request.body
+        if body is not None and request.method in REPLAYABLE and replayable(request, body):
+            return Trial(self, request).begin(endpoint)
+        answer = endpoint.pool.handle(request)
+        if isinstance(answer, Deferred):
+            answer.addErrback(self._failed, request, endpoint)
+        return answer
+
+    def mark(self, request: Request, endpoint: Endpoint) -> None:
+        """Note that this endpoint is asked."""
+        ledger = request.ledger
+        if ledger is None:
+            ledger = request.ledger = Ledger(self._context.wheel.now())
+        if not ledger.chosen:
+            ledger.chosen = self._context.wheel.now()
+        ledger.attempts += 1
+        ledger.address = endpoint.address
+        if self._rename:
+            request.host  # noqa: B018 - what the client asked for is worked out before it is gone
+            request.authority = endpoint.place.authority
+
+    def other(self, tried: Sequence[Endpoint]) -> Endpoint | None:
+        """The next endpoint that was not tried, or None."""
+        for _ in self._endpoints:
+            endpoint = self._balance.pick()
+            if endpoint is not None and endpoint not in tried:
+                return endpoint
+        for endpoint in self._endpoints.values():  # those of little weight come rarely
+            if endpoint.place.weight and endpoint not in tried:
+                return endpoint
+        return None
+
+    def _failed(self, failure: Failure, request: Request, endpoint: Endpoint) -> object:
+        reason = failure.value
+        if isinstance(reason, Abort) and reason.retry:
+            return Trial(self, request).failed(failure, endpoint)
+        return failure
+
+    def _nobody(self, request: Request) -> Deferred[Response]:
+        """There is no endpoint, or none yet."""
+        discovery = self._discovery
+        if discovery is None or discovery.answered or self._draining:
+            return fail(gone(f"upstream {self.name}: no endpoint"))
+        if discovery.reason is not None:
+            return fail(discovery.reason)
+        discovery.start()
+        if self._endpoints:  # found at once
+            return self._resumed(None, request)
+        hope: Deferred[None] = Deferred(self._gave_up)
+        self._hoping[hope] = None
+        return hope.addCallback(self._resumed, request)
+
+    def _resumed(self, _: None, request: Request) -> Deferred[Response]:
+        answer = self.handle(request)
+        if isinstance(answer, Deferred):
+            return answer
+        done: Deferred[Response] = Deferred()
+        done.callback(answer)
+        return done
+
+    def _gave_up(self, hope: Deferred[None]) -> None:
+        self._hoping.pop(hope, None)
+
+    # -- endpoints
+
+    def _discover(self, source: Source | None) -> Discovery | None:
+        if source is None:
+            return None
+        return Discovery(source, self._means.resolver, self._context, self._places, self._hopeless)
+
+    def _places(self, places: Sequence[Place]) -> None:
+        self._found = tuple(places)
+        self._arrange()
+        hoping, self._hoping = self._hoping, {}
+        for hope in hoping:
+            if not hope.called:  # one may be cancelled while another is served
+                hope.callback(None)
+
+    def _hopeless(self, reason: Abort) -> None:
+        hoping, self._hoping = self._hoping, {}
+        for hope in hoping:
+            if not hope.called:
+                hope.errback(reason)
+
+    def _arrange(self) -> None:
+        """Make the endpoints what they should be now."""
+        if self._draining:
+            return
+        wanted: dict[tuple[str, int], Place] = {}
+        for each in (*self._fixed, *self._found):
+            key = (each.host, each.port)
+            known = wanted.get(key)
+            wanted[key] = each if known is None else replace(known, weight=known.weight + each.weight)
+        endpoints = self._endpoints
+        if [endpoint.place for endpoint in endpoints.values()] == list(wanted.values()):
+            return  # so that asking DNS again does not make the choice begin anew
+        kept: dict[tuple[str, int], Endpoint] = {}
+        for key, each in wanted.items():
+            endpoint = endpoints.pop(key, None)
+            if endpoint is None:
+                endpoint = Endpoint(each, self._pool(each))
+            else:
+                endpoint.place = each
+            kept[key] = endpoint
+        self._endpoints = kept
+        self._balance = Smooth((endpoint, endpoint.place.weight) for endpoint in kept.values())
+        self._leave(endpoints.values())
+
+    def _pool(self, each: Place) -> Pool:
+        means = self._means
+        connector = Connector(means.reactor, means.resolver, self._codec, self._context, each.host, each.port)
+        return Pool(connector, self._context, self._settings, each.address)
+
+    def _leave(self, endpoints: Iterable[Endpoint]) -> None:
+        """These get no new request; who waits for them is sent elsewhere."""
+        for endpoint in endpoints:
+            pool = endpoint.pool
+            drained = self._leaving[pool] = pool.drain(gone(endpoint.address))
+            drained.addCallback(self._left, pool)
+
+    def _left(self, _: None, pool: Pool) -> None:
+        self._leaving.pop(pool, None)
+
+    # -- the end
+
+    def drain(self) -> Deferred[None]:
+        """
+        Take no new request.  Those under way are finished, waiting ones too.
+
+        @return: fires when every connection is closed.  Cancelling it changes nothing.
+        """
+        self._stop()
+        pools = [*self._leaving, *(endpoint.pool for endpoint in self._endpoints.values())]
+        drained: Deferred[None] = Deferred(ignore_cancel)
+        DeferredList([pool.drain() for pool in pools]).addCallback(_tell, drained)
+        return drained
+
+    def stop(self) -> Deferred[None]:
+        """
+        Drop everything now.
+
+        @return: as L{drain}; connections need a turn of the reactor to close.
+        """
+        stopped = self.drain()
+        for pool in [*self._leaving, *(endpoint.pool for endpoint in self._endpoints.values())]:
+            pool.abort()
+        return stopped
+
+    def _stop(self) -> None:
+        self._draining = True
+        self._balance = Smooth(())
+        if self._discovery is not None:
+            self._discovery.stop()
+        self._hopeless(gone(f"upstream {self.name}"))
+
+
+def _tell(_: object, drained: Deferred[None]) -> None:
+    if not drained.called:
+        drained.callback(None)
+
+
+def merged(config: model.Upstream, gateway: model.Gateway) -> Timeouts:
+    """The gateway's timeouts, with those of the upstream in their place."""
+    own = config.timeouts
+    given = {name: float(value) for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}
+    return Timeouts(**{**asdict(gateway.timeouts.frozen()), **given})

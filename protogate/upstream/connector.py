@@ -1,0 +1,329 @@
+"""
+From an endpoint's name to a connection that speaks its protocol: DNS, TCP, then the codec, each with its own clock.
+
+Rules
+- Nothing was sent yet, so every failure says C{retry=ALWAYS}.
+- The addresses of a name are tried in turn, the next one after a failure; each has the whole C{connect} clock.  IPv4
+  comes first, and each attempt begins with another address, so that a name with several is shared out.
+- Either ready(connection) is called or the Deferred fails, never both: also when the connection dies before that.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from twisted.internet import error
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectError
+from twisted.internet.interfaces import IAddress, IConnector, IProtocol, IReactorTCP, ITCPTransport
+from twisted.internet.protocol import ClientFactory
+from twisted.python.failure import Failure
+
+from protogate.context import Context
+from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.interfaces import IClientConnection, IStreamCodec
+from protogate.upstream.pool import Times
+from protogate.upstream.resolver import Resolver, literal
+
+MOST_ADDRESSES: Final = 4
+"""Of one name that one attempt tries."""
+
+
+class State(Enum):
+    """Where an attempt stands."""
+
+    RESOLVING = "resolving"
+    CONNECTING = "connecting"
+    GREETING = "greeting"
+    """TCP is up, the codec is not ready."""
+    READY = "ready"
+    OVER = "over"
+    """Failed or given up."""
+
+
+class Connector:
+    """
+    Makes connections to one endpoint.
+
+    @ivar host: a name or an address literal (IPv6 without brackets).
+    """
+
+    def __init__(
+        self, reactor: IReactorTCP, resolver: Resolver, codec: IStreamCodec, context: Context, host: str, port: int
+    ) -> None:
+        self.reactor, self.resolver, self.codec, self.context = reactor, resolver, codec, context
+        self.host, self.port = host, port
+        self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._turn = 0
+
+    def connect(self, ready: Callable[[IClientConnection], None], times: Times) -> Deferred[None]:
+        """See L{protogate.upstream.pool.Connect}; the Deferred fires with None when the connection is ready."""
+        return Attempt(self, ready, times).start()
+
+    def order(self, addresses: Sequence[str]) -> list[str]:
+        """In which order this attempt tries them."""
+        four = [address for address in addresses if ":" not in address]
+        if four:
+            at = self._turn % len(four)
+            four = four[at:] + four[:at]
+            self._turn += 1
+        return [*four, *(address for address in addresses if ":" in address)][:MOST_ADDRESSES]
+
+
+class Attempt:
+    """One attempt, from the name to the first ready()."""
+
+    def __init__(self, connector: Connector, ready: Callable[[IClientConnection], None], times: Times) -> None:
+        self.connector, self.times = connector, times
+        self._forward = ready
+        self._state = State.RESOLVING
+        self._done: Deferred[None] = Deferred(self._cancelled)
+        self._query: Deferred[Sequence[str]] | None = None
+        self._left: list[str] = []
+        self._dial: Dial | None = None
+        self._connection: IClientConnection | None = None
+        self._began = connector.context.wheel.now()
+        self._clock = connector.context.wheel.timer(self._late)
+
+    def start(self) -> Deferred[None]:
+        """Begin; the Deferred is what Connector.connect() returns."""
+        connector = self.connector
+        if literal(connector.host):
+            self._resolved((connector.host,))
+            return self._done
+        found = connector.resolver.addresses(connector.host)
+        if isinstance(found, Deferred):
+            self._arm(connector.context.timeouts.dns)
+            self._query = found
+            found.addCallbacks(self._resolved, self._unresolved)
+        else:
+            self._resolved(found)
+        return self._done
+
+    def ready(self, connection: IClientConnection) -> None:
+        """What the codec calls each time there is capacity."""
+        if self._state is State.READY:
+            self._forward(connection)
+        elif self._state is not State.OVER:
+            self._arrived(connection)
+
+    # -- DNS
+
+    def _resolved(self, addresses: Sequence[str]) -> None:
+        self._query = None
+        if self._state is State.RESOLVING:
+            self.times.dns = self._lap()
+            self._state = State.CONNECTING
+            self._left = self.connector.order(addresses)
+            self._next()
+
+    def _unresolved(self, failure: Failure) -> None:
+        self._query = None
+        if self._state is State.RESOLVING:
+            self.times.dns = self._lap()
+            reason = failure.value
+            if not isinstance(reason, Abort):
+                reason = Abort(
+                    f"cannot resolve {self.connector.host}: {reason!r}",
+                    UPSTREAM,
+                    502,
+                    ALWAYS,
+                    error="dns_error",
+                    phase=Phase.DNS,
+                    detail="name resolution failed",
+                )
+            self._fail(reason)
+
+    # -- TCP
+
+    def _next(self) -> None:
+        """Dial the next address."""
+        connector, address = self.connector, self._left.pop(0)
+        self._arm(connector.context.timeouts.connect)
+        dial = self._dial = Dial(self, address)
+        # Our wheel watches the time, not a timer of the reactor: hence None, which Twisted takes for 'no timeout'.
+        made: Any = connector.reactor.connectTCP(address, connector.port, dial, timeout=None)  # type: ignore[arg-type]
+        dial.handle = made
+        if dial is not self._dial and self._state is State.OVER:
+            dial.give_up()
+
+    def dialed(self, dial: Dial) -> IProtocol | None:
+        """TCP is up: make the protocol, unless it came too late."""
+        if dial is not self._dial or self._state is not State.CONNECTING:
+            return None
+        self._state = State.GREETING
+        self._arm(self.connector.context.timeouts.connect)
+        protocol = self.connector.codec.client(self.ready, self.connector.context)
+        connection: Any = protocol
+        self._connection = connection
+        connection.closed.addCallback(self._closed)
+        return protocol
+
+    def refused(self, dial: Dial, problem: BaseException | None) -> None:
+        """TCP failed: on to the next address."""
+        if dial is self._dial and self._state is State.CONNECTING:
+            self._dial = None
+            self._missed(refusal(problem, self.connector, dial.address))
+
+    def _missed(self, reason: Abort) -> None:
+        connector = self.connector
+        connector.resolver.doubt(connector.host)
+        if self._left:
+            self._next()
+        else:
+            self.times.connect = self._lap()
+            self._fail(reason)
+
+    # -- the codec
+
+    def _arrived(self, connection: IClientConnection) -> None:
+        self._state = State.READY
+        self._connection = self._dial = None
+        self._clock.close()
+        self.times.connect = self._lap()
+        transport = getattr(connection, "transport", None)
+        if ITCPTransport.providedBy(transport):
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
+        self._forward(connection)
+        self._done.callback(None)
+
+    def _closed(self, result: None) -> None:
+        if self._state is State.GREETING:
+            self.times.connect = self._lap()
+            self._fail(
+                Abort(
+                    f"{self.connector.name} closed the connection before it could be used",
+                    UPSTREAM,
+                    502,
+                    ALWAYS,
+                    error="connection_terminated",
+                    phase=Phase.CONNECT,
+                    detail="the upstream closed the connection",
+                )
+            )
+        return result
+
+    # -- clocks and ends
+
+    def _arm(self, seconds: float) -> None:
+        if seconds:
+            self._clock.set(seconds)
+        else:
+            self._clock.clear()
+
+    def _lap(self) -> float:
+        now = self.connector.context.wheel.now()
+        spent, self._began = now - self._began, now
+        return spent
+
+    def _late(self) -> None:
+        timeouts = self.connector.context.timeouts
+        if self._state is State.RESOLVING:
+            self.times.dns = self._lap()
+            self._fail(self._timeout(Phase.DNS, timeouts.dns))
+        elif self._state is State.CONNECTING:
+            dial, self._dial = self._dial, None
+            if dial is not None:
+                dial.give_up()
+            self._missed(self._timeout(Phase.CONNECT, timeouts.connect))
+        else:
+            self.times.connect = self._lap()
+            self._fail(self._timeout(Phase.CONNECT, timeouts.connect))
+
+    def _timeout(self, phase: Phase, seconds: float) -> Abort:
+        plain = timeout(phase, UPSTREAM, seconds, ALWAYS)
+        return Abort(
+            f"{self.connector.name}: {plain.reason}",
+            plain.who,
+            plain.status,
+            plain.retry,
+            error=plain.error,
+            phase=plain.phase,
+            detail=plain.detail,
+        )
+
+    def _fail(self, reason: Abort) -> None:
+        self._release()
+        self._done.errback(reason)
+
+    def _cancelled(self, _: Deferred[None]) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of whatever is under way; nothing that still comes is listened to."""
+        self._state = State.OVER
+        self._clock.close()
+        query, self._query = self._query, None
+        dial, self._dial = self._dial, None
+        connection, self._connection = self._connection, None
+        if query is not None:
+            query.cancel()
+        if connection is not None:
+            connection.abort()
+        elif dial is not None:
+            dial.give_up()
+
+
+class Dial(ClientFactory):
+    """One address of an attempt."""
+
+    noisy = False
+
+    def __init__(self, attempt: Attempt, address: str) -> None:
+        self.attempt, self.address = attempt, address
+        self.handle: IConnector | None = None
+
+    def buildProtocol(self, addr: IAddress) -> IProtocol | None:  # type: ignore[override]
+        """Called by the reactor: connected."""
+        return self.attempt.dialed(self)
+
+    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
+        """Called by the reactor: not connected."""
+        self.attempt.refused(self, reason.value)
+
+    def give_up(self) -> None:
+        """Stop dialing.  The reactor reports it as a failure, to which nobody listens any more."""
+        if self.handle is not None:
+            self.handle.disconnect()
+
+
+_OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+_UNROUTABLE: Final = {
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EAFNOSUPPORT,
+}
+
+
+def refusal(problem: BaseException | None, connector: Connector, address: str) -> Abort:
+    """What a failed TCP connect means (RFC 9209, 2.3): whose fault, and its error type."""
+    where = connector.name if address == connector.host else f"{connector.name} at {address}"
+    number = problem.osError if isinstance(problem, ConnectError) else None
+    who, status = UPSTREAM, 502
+    if isinstance(problem, error.ConnectionRefusedError) or number == errno.ECONNREFUSED:
+        kind, detail = "connection_refused", "the upstream refused the connection"
+    elif isinstance(problem, error.TCPTimedOutError) or number == errno.ETIMEDOUT:
+        kind, detail, status = "connection_timeout", "the upstream did not answer", 504
+    elif isinstance(problem, error.NoRouteError) or number in _UNROUTABLE:
+        kind, detail = "destination_ip_unroutable", "no route to the upstream"
+    elif number in _OURS:  # out of descriptors, memory or ports: no upstream can help that
+        kind, detail, who, status = "proxy_internal_error", "out of resources", GATEWAY, 503
+    else:
+        kind, detail = "connection_terminated", "the connection failed"
+    text = str(problem).rstrip(".") or type(problem).__name__
+    return Abort(
+        f"cannot connect to {where}: {text}",
+        who,
+        status,
+        ALWAYS,
+        error=kind,
+        phase=Phase.CONNECT,
+        detail=detail,
+    )

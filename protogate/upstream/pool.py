@@ -1,0 +1,492 @@
+"""
+The connections to one endpoint, as one IService.
+
+Rules
+- There is no lease: a request is given to a connection in the very call in which that connection was found to have
+  capacity, so there is nothing to return and nothing to leak.  The pool counts nothing a connection could tell it.
+- Connecting belongs to the pool, not to the request that caused it: a cancelled request leaves the queue, and the
+  connection serves the next one.
+- First come, first served, and the connection used last is used next, so that those not needed grow old and are closed.
+- One attempt until a connection has shown what it can carry, then as many as the queue needs.
+- A failed attempt fails one waiting request, or all when nothing else is up or coming.
+- The queue clock runs for requests that wait for others to finish.  One for which a connection is being made waits for
+  that attempt, which has clocks of its own and names the true cause when it fails.
+- One timer for the queue, one for idle connections; neither is on the wheel after the pool has drained.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from typing import Final, Protocol
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from protogate.config.model import PoolSettings
+from protogate.context import Context
+from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.interfaces import IClientConnection, IService
+from protogate.message import Request, Response
+
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+"""Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
+
+_log = Logger()
+
+
+class Times(Protocol):
+    """Where an attempt notes how long its phases took: seconds, 0.0 = did not happen."""
+
+    dns: float
+    connect: float
+    tls: float
+
+
+class Connect(Protocol):
+    """What a pool needs of a connector (L{protogate.upstream.connector.Connector})."""
+
+    def connect(self, ready: Callable[[IClientConnection], None], times: Times) -> Deferred[None]:
+        """
+        Start one attempt.  Either C{ready(connection)} is called, from then on each time capacity rises from 0, or
+        the Deferred fails with an L{Abort}: never both, and one of them always.  Cancelling it gives the attempt up.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """
+    A look at a pool.
+
+    @ivar open: connections.
+    @ivar idle: those of them without a request.
+    @ivar waiting: requests without a connection.
+    @ivar connecting: attempts under way.
+    """
+
+    open: int
+    idle: int
+    waiting: int
+    connecting: int
+
+
+class Link:
+    """
+    One connection of a pool, from the attempt on.
+
+    @ivar connection: None before it is ready and after it has closed.
+    @ivar gate: the request for which alone it is being made, or None.
+    @ivar uses: requests it was given.
+    @ivar since: when it was last seen to become idle, seconds on the wheel's clock.
+    """
+
+    __slots__ = ("connect", "connection", "dns", "gate", "pool", "since", "tls", "uses")
+
+    def __init__(self, pool: Pool, gate: Gate | None) -> None:
+        self.pool, self.gate = pool, gate
+        self.connection: IClientConnection | None = None
+        self.dns = self.connect = self.tls = self.since = 0.0
+        self.uses = 0
+
+    def ready(self, connection: IClientConnection) -> None:
+        """Called by the codec: there is capacity again, or for the first time."""
+        if self.connection is None:
+            self.connection = connection
+            self.pool._joined(self, connection)
+        else:
+            self.pool._ready(self, connection)
+
+
+class Gate(Deferred[Link]):
+    """
+    A request that waits for a connection.  Fires with its link, which takes the request on the spot; cancelled later
+    it reaches the connection.
+
+    @ivar at: when the queue clock runs out, seconds on the wheel's clock.
+    @ivar link: the attempt that is made for this request alone, or None.
+    """
+
+    def __init__(self, pool: Pool, request: Request, at: float) -> None:
+        super().__init__(pool._cancelled)
+        self.request, self.at = request, at
+        self.link: Link | None = None
+
+
+@implementer(IService)
+class Pool:
+    """
+    @param connector: makes connections.
+    @param context: clocks; C{timeouts.queue} is read for each request that waits.
+    @param name: of the endpoint, for people, e.g. C{10.0.0.11:8080}.
+    @ivar settings: limits now in force; may be replaced at any time.
+    """
+
+    def __init__(
+        self, connector: Connect, context: Context, settings: PoolSettings | None = None, name: str = "the endpoint"
+    ) -> None:
+        self._connector, self._context, self._wheel, self.name = connector, context, context.wheel, name
+        self.settings = PoolSettings() if settings is None else settings
+        self._links: dict[Link, None] = {}
+        self._free: dict[Link, None] = {}  # had capacity when last seen; the one idle longest first
+        self._attempts: dict[Link, Deferred[None] | None] = {}
+        self._own = 0  # attempts of them that are made for one request alone
+        self._waiting: OrderedDict[Gate, None] = OrderedDict()
+        self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
+        self._each = 0  # capacity of the newest connection; 0 = not known
+        self._draining = False
+        self._drained: list[Deferred[None]] = []
+        self._clock = self._wheel.timer(self._late)
+        self._reaper = self._wheel.timer(self._reap)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new requests."""
+        return self._draining
+
+    def stats(self) -> Stats:
+        """How things are right now."""
+        idle = sum(1 for link in self._links if link.connection is not None and not link.connection.busy)
+        own = sum(1 for link in self._attempts if link.gate is not None)
+        return Stats(len(self._links), idle, len(self._waiting) + len(self._fresh) + own, len(self._attempts))
+
+    # -- requests
+
+    def handle(self, request: Request) -> Response | Deferred[Response]:
+        """See L{IService.handle}.  Fails with 503 when it drains, its queue is full, or waiting took too long."""
+        free = self._free
+        while free:
+            link = free.popitem()[0]
+            connection = link.connection
+            if connection is not None and connection.capacity > 0:
+                return self._give(link, request)
+            # busy, draining or dead: it says so itself when that changes
+        return self._enter(request, self._waiting)
+
+    def fresh(self, request: Request) -> Response | Deferred[Response]:
+        """Like handle(), on a connection that no request has used before: for one that an old connection lost."""
+        return self._enter(request, self._fresh)
+
+    def _enter(self, request: Request, queue: OrderedDict[Gate, None]) -> Deferred[Response]:
+        if self._draining:
+            return fail(gone(self.name))
+        if len(self._waiting) + len(self._fresh) >= self.settings.queue:
+            return fail(
+                Abort(
+                    f"{self.name}: {self.settings.queue} requests wait already",
+                    GATEWAY,
+                    503,
+                    ALWAYS,
+                    error="connection_limit_reached",
+                    detail="too many requests wait",
+                    headers=RETRY_AFTER,
+                )
+            )
+        limit = self._context.timeouts.queue
+        gate = Gate(self, request, self._wheel.now() + limit if limit else inf)
+        answer: Deferred[Response] = gate.addCallback(self._give, request)
+        queue[gate] = None
+        if limit and not self._clock.active:
+            self._clock.set(limit)
+        if queue is self._fresh:
+            self._evict()
+        self._grow()
+        return answer
+
+    def _give(self, link: Link, request: Request) -> Response | Deferred[Response]:
+        """Hand over, here and now."""
+        connection = link.connection
+        assert connection is not None
+        ledger, uses, now = request.ledger, link.uses, self._wheel.now()
+        if ledger is not None:
+            ledger.connected = now
+            ledger.reused = uses > 0
+        link.uses = uses = uses + 1
+        answer = connection.handle(request)
+        if uses == self.settings.max_reuse:
+            connection.drain()
+        elif connection.capacity > 0:
+            self._rest(link, now)
+        return answer
+
+    def _pass(self, gate: Gate, link: Link) -> None:
+        if not link.uses and gate.request.ledger is not None:
+            note(gate.request, link)
+        gate.callback(link)
+
+    def _cancelled(self, gate: Deferred[Link]) -> None:
+        assert isinstance(gate, Gate)
+        self._waiting.pop(gate, None)
+        self._fresh.pop(gate, None)
+        if gate.link is not None:  # the attempt goes on, for whoever comes next
+            gate.link.gate = None
+            gate.link = None
+            self._own -= 1
+        self._quiet()
+        self._settle()
+
+    # -- connections
+
+    def _grow(self) -> None:
+        """As many attempts as the queue needs; but one only until a connection has shown what it can carry."""
+        while len(self._links) + len(self._attempts) < self.settings.max_per_endpoint:
+            shared = len(self._attempts) - self._own
+            if self._fresh:
+                self._attempt(self._fresh.popitem(last=False)[0])
+            elif self._waiting and (not shared or (self._each and len(self._waiting) > shared * self._each)):
+                self._attempt(None)
+            else:
+                break
+
+    def _attempt(self, gate: Gate | None) -> None:
+        link = Link(self, gate)
+        if gate is not None:
+            gate.link = link
+            self._own += 1
+        self._attempts[link] = None
+        attempt = self._connector.connect(link.ready, link)
+        if link in self._attempts:  # neither ready nor given up while connect() ran
+            self._attempts[link] = attempt
+        elif link.connection is None:
+            attempt.cancel()
+        attempt.addErrback(self._failed, link)
+
+    def _joined(self, link: Link, connection: IClientConnection) -> None:
+        """The first ready() of an attempt."""
+        if self._attempts.pop(link, link) is link:  # given up before; connectors do not let this happen
+            connection.abort()
+            return
+        self._links[link] = None
+        self._each = connection.capacity
+        connection.closed.addCallback(self._closed, link)
+        gate, link.gate = link.gate, None
+        if gate is not None:
+            gate.link = None
+            self._own -= 1
+            self._pass(gate, link)
+        self._ready(link, connection)
+        if self._clock_is_late():
+            self._late()
+        self._grow()
+
+    def _ready(self, link: Link, connection: IClientConnection) -> None:
+        waiting = self._waiting
+        while waiting and connection.capacity > 0:
+            self._pass(waiting.popitem(last=False)[0], link)
+        if connection.capacity > 0:
+            if self._draining or (self._fresh and not connection.busy):
+                connection.drain()  # a request that must have a new connection needs its place
+            else:
+                self._rest(link, self._wheel.now())
+        if self._clock.active:
+            self._quiet()
+        if self._draining:
+            self._settle()
+
+    def _rest(self, link: Link, now: float) -> None:
+        link.since = now
+        self._free[link] = None
+        if not self._reaper.active and self.settings.idle:
+            self._reaper.set(self.settings.idle)
+
+    def _closed(self, result: None, link: Link) -> None:
+        self._links.pop(link, None)
+        self._free.pop(link, None)
+        link.connection = None  # no cycle is left
+        self._grow()
+        self._settle()
+        return result
+
+    def _failed(self, failure: Failure, link: Link) -> None:
+        """One attempt failed: it takes one request with it, or all when there is no other hope."""
+        if self._attempts.pop(link, link) is link:
+            return  # given up by us
+        reason = failure.value
+        if not isinstance(reason, Abort):
+            _log.failure("an attempt to connect to {name} broke", failure, name=self.name)
+            reason = Abort(
+                f"{self.name}: {reason!r}", GATEWAY, 502, ALWAYS, error="proxy_internal_error", phase=Phase.CONNECT
+            )
+        if not self._links:
+            self._each = 0
+        gate, link.gate = link.gate, None
+        if gate is not None:
+            gate.link = None
+            self._own -= 1
+            self._refuse((gate,), reason, link)
+        elif self._links or len(self._attempts) > self._own:
+            if self._waiting:
+                self._refuse((self._waiting.popitem(last=False)[0],), reason, link)
+        else:
+            refused, self._waiting = self._waiting, OrderedDict()
+            self._refuse(tuple(refused), reason, link)
+        if self._clock_is_late():
+            self._late()
+        self._quiet()
+        self._grow()
+        self._settle()
+
+    @staticmethod
+    def _refuse(gates: tuple[Gate, ...], reason: Abort, link: Link | None = None) -> None:
+        for gate in gates:
+            if not gate.called:  # one may be cancelled while another is told
+                if link is not None and gate.request.ledger is not None:
+                    note(gate.request, link)
+                gate.errback(reason)
+
+    # -- clocks
+
+    def _quiet(self) -> None:
+        if not self._waiting and not self._fresh:
+            self._clock.clear()
+
+    def _clock_is_late(self) -> bool:
+        """Whether a request has waited too long that was spared because a connection was being made for it."""
+        return bool(self._waiting) and next(iter(self._waiting)).at <= self._wheel.now()
+
+    def _late(self) -> None:
+        """The queue clock: for whoever waits longest."""
+        now, nearest = self._wheel.now(), inf
+        spared = (len(self._attempts) - self._own) * max(self._each, 1)
+        late: list[Gate] = []
+        for queue, first in ((self._fresh, 0), (self._waiting, spared)):
+            for place, gate in enumerate(queue):
+                if gate.at > now:
+                    nearest = min(nearest, gate.at)
+                    break
+                if place >= first:
+                    late.append(gate)
+        if nearest < inf:
+            self._clock.set(nearest - now)
+        for gate in late:
+            self._fresh.pop(gate, None)
+            self._waiting.pop(gate, None)
+        if late:
+            self._refuse(tuple(late), queued(self.name, self._context.timeouts.queue))
+            self._settle()
+
+    def _reap(self) -> None:
+        """Close what was idle for too long."""
+        now, idle, free = self._wheel.now(), self.settings.idle, self._free
+        while free and idle:
+            link = next(iter(free))
+            if link.since + idle > now:
+                self._reaper.set(link.since + idle - now)
+                return
+            del free[link]
+            connection = link.connection
+            if connection is None:
+                continue
+            if connection.busy:  # several at a time: nobody says when the last one ends
+                link.since, free[link] = now, None
+            else:
+                connection.drain()
+
+    def _evict(self) -> None:
+        """Make room for a new connection at the cost of the one that is idle longest."""
+        if len(self._links) + len(self._attempts) >= self.settings.max_per_endpoint:
+            for link in self._free:
+                if link.connection is not None and not link.connection.busy:
+                    del self._free[link]
+                    link.connection.drain()
+                    return
+
+    # -- the end
+
+    def drain(self, reason: Abort | None = None) -> Deferred[None]:
+        """
+        Take no new request; close idle connections now and the others when their requests have ended.
+
+        @param reason: what waiting requests are told.  Without one they are still served.
+        @return: fires when everything is released.  Cancelling it changes nothing.
+        """
+        self._draining = True
+        if reason is not None:
+            refused = tuple(chain(self._waiting, self._fresh, filter(None, [link.gate for link in self._attempts])))
+            self._waiting.clear()
+            self._fresh.clear()
+            for link in self._attempts:
+                if link.gate is not None:
+                    link.gate.link = None
+                    link.gate = None
+            self._own = 0
+            self._refuse(refused, reason)
+        for link in list(self._free):
+            if link.connection is not None and not link.connection.busy:
+                self._free.pop(link, None)
+                link.connection.drain()
+        drained: Deferred[None] = Deferred(ignore_cancel)
+        self._drained.append(drained)
+        self._settle()
+        return drained
+
+    def abort(self) -> None:
+        """Drop everything now: what the end of a drain's patience leads to."""
+        self.drain(gone(self.name))
+        for link in list(self._links):
+            if link.connection is not None:
+                link.connection.abort()
+
+    def _settle(self) -> None:
+        """While draining: let go of what nobody needs any more, and say so when nothing is left."""
+        if not self._draining or self._waiting or self._fresh or self._own:
+            return
+        self._free.clear()
+        attempts, self._attempts = self._attempts, {}
+        for attempt in attempts.values():
+            if attempt is not None:
+                attempt.cancel()
+        for link in list(self._links):
+            if link.connection is not None:
+                link.connection.drain()
+        if not self._links:
+            self._clock.close()
+            self._reaper.close()
+            drained, self._drained = self._drained, []
+            for each in drained:
+                if not each.called:
+                    each.callback(None)
+
+
+def ignore_cancel(deferred: Deferred[None]) -> None:
+    """Who waited is told at once; what was waited for goes on."""
+    deferred.callback(None)
+
+
+def note(request: Request, link: Link) -> None:
+    """What making a connection took, in the ledger of a request it was made for."""
+    ledger = request.ledger
+    if ledger is not None:
+        ledger.dns, ledger.connect, ledger.tls = link.dns, link.connect, link.tls
+
+
+def gone(name: str) -> Abort:
+    """For who comes to an endpoint that is no longer there."""
+    return Abort(
+        f"{name}: takes no new requests",
+        UPSTREAM,
+        503,
+        ALWAYS,
+        error="destination_unavailable",
+        detail="no endpoint",
+        headers=RETRY_AFTER,
+    )
+
+
+def queued(name: str, seconds: float) -> Abort:
+    """For who waited too long for a connection: L{timeout}, with Retry-After."""
+    plain = timeout(Phase.QUEUE, GATEWAY, seconds, ALWAYS)
+    return Abort(
+        f"{name}: {plain.reason}",
+        plain.who,
+        plain.status,
+        plain.retry,
+        error=plain.error,
+        phase=plain.phase,
+        detail=plain.detail,
+        headers=RETRY_AFTER,
+    )

@@ -1,0 +1,448 @@
+"""
+Names to addresses, by TTL.
+
+Rules
+- Literals and C{localhost} (RFC 6761, 6.3) are answered at once, then what /etc/hosts knows; DNS is asked for the rest.
+- One query under way per name, whoever asks.  An answer is kept for its TTL, but not less than a second nor more than
+  an hour: a TTL of 0 must not mean one query per connection.
+- An answer that grew old is still served while a new one is fetched, and for up to an hour when no server answers
+  (RFC 8767); each time counts as C{dns_stale}.  "No such name" is an answer: it ends that.
+- Who gave up waiting does not stop the query: its answer serves the next one.
+- IPv4 answers do not wait for IPv6 ones for longer than 100 ms (as RFC 8305, 3).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IResolver
+from twisted.names import client, dns
+from twisted.names.error import DNSNameError
+from twisted.names.hosts import searchFileForAll
+from twisted.python.failure import Failure
+from twisted.python.filepath import FilePath
+
+from protogate.context import uncounted
+from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase
+from protogate.wheel import Timer, Wheel
+
+SHORTEST: Final = 1.0
+"""Seconds an answer is kept at least; also how long a failure is remembered."""
+LONGEST: Final = 3600.0
+"""Seconds an answer is kept at most; also how long an old one may be served when no server answers."""
+HOSTS_TTL: Final = 60.0
+"""Seconds after which /etc/hosts is looked at again."""
+DOUBT: Final = 5.0
+"""Seconds between two queries for a name whose addresses do not answer."""
+GRACE: Final = 0.1
+"""Seconds that IPv4 addresses wait for IPv6 ones."""
+RETRIES: Final = (1, 2, 4)
+"""Seconds after which a query is sent again; after the last it has failed."""
+MOST_NAMES: Final = 10_000
+"""Names remembered; then those not needed any more are forgotten."""
+NOTHING: Final = "no such name, or it has no address"
+MOST_ALIASES: Final = 8
+"""Links of a CNAME chain."""
+
+_V4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
+
+
+def literal(host: str) -> bool:
+    """Whether it is an IP address in its text form (IPv6 without brackets), not a name."""
+    if ":" not in host:
+        return _V4.fullmatch(host) is not None
+    try:
+        socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Service:
+    """One SRV record (RFC 2782)."""
+
+    priority: int
+    weight: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """
+    What a name stands for.
+
+    @ivar values: addresses, or L{Service}s; never empty unless the name surely stands for nothing.
+    @ivar until: when to ask again, seconds on the wheel's clock.
+    """
+
+    values: tuple[Any, ...]
+    until: float
+
+
+class Resolver:
+    """
+    @param dns: who is asked: L{system} for what /etc/resolv.conf says, or anything that provides IResolver.
+    @param count: told C{"dns_query"}, C{"dns_failure"}, C{"dns_stale"}.
+    @param hosts: path of a hosts(5) file.
+    """
+
+    def __init__(
+        self,
+        wheel: Wheel,
+        dns: IResolver,
+        count: Callable[[str], None] = uncounted,
+        hosts: str = "/etc/hosts",
+    ) -> None:
+        self.wheel, self.dns, self.count = wheel, dns, count
+        self._hosts = FilePath(os.fsencode(hosts))
+        self._names: dict[tuple[str, bool], Name] = {}
+        self._closed = False
+
+    def addresses(self, host: str) -> Sequence[str] | Deferred[Sequence[str]]:
+        """
+        The addresses of a host, IPv4 first; at once where they are known.  The Deferred may be cancelled; it fails with
+        an L{Abort} that says 502 C{dns_error}.
+        """
+        answer = self.look(host)
+        if isinstance(answer, Deferred):
+            return answer.addCallback(_addresses, host)
+        if not answer.values:
+            return fail(_unknown(host, NOTHING))
+        return answer.values
+
+    def look(self, host: str, services: bool = False) -> Answer | Deferred[Answer]:
+        """The same with its TTL, or its SRV records.  No such name gives an empty answer, not a failure."""
+        if self._closed:
+            return fail(_unknown(host, "the resolver was closed"))
+        if not services and literal(host):
+            return Answer((host,), self.wheel.now() + LONGEST)
+        name = self._name(host, services)
+        return name.ask()
+
+    def doubt(self, host: str) -> None:
+        """An address of it did not answer: ask again now, unless that was done a moment ago."""
+        name = self._names.get((host.lower().rstrip("."), False))
+        if name is not None and not self._closed:
+            name.doubt()
+
+    def close(self) -> None:
+        """Forget everything and ask no more; who waits is told so."""
+        self._closed = True
+        names, self._names = self._names, {}
+        for name in names.values():
+            name.close()
+        stop = getattr(self.dns, "stop", None)
+        if stop is not None:
+            stop()
+
+    def local(self, host: str) -> tuple[str, ...]:
+        """What is known of it without DNS."""
+        found = searchFileForAll(self._hosts, host.encode("ascii", "replace"))
+        if not found and (host == "localhost" or host.endswith(".localhost")):
+            found = ["127.0.0.1", "::1"]
+        return _sorted(found)
+
+    def _name(self, host: str, services: bool) -> Name:
+        key = (host.lower().rstrip("."), services)
+        name = self._names.get(key)
+        if name is None:
+            if len(self._names) >= MOST_NAMES:
+                self._forget()
+            name = self._names[key] = Name(self, *key)
+        return name
+
+    def _forget(self) -> None:
+        now = self.wheel.now()
+        self._names = {key: name for key, name in self._names.items() if name.needed(now)}
+
+
+class Name:
+    """All that is known of one name."""
+
+    __slots__ = ("_answer", "_asked", "_failed", "_host", "_query", "_reason", "_resolver", "_services", "_waiting")
+
+    def __init__(self, resolver: Resolver, host: str, services: bool) -> None:
+        self._resolver, self._host, self._services = resolver, host, services
+        self._answer: Answer | None = None
+        self._reason: Abort | None = None  # of the last failure
+        self._failed = 0.0  # until when that is the answer
+        self._asked = 0.0
+        self._query: Query | None = None
+        self._waiting: dict[Deferred[Answer], None] = {}
+
+    def ask(self) -> Answer | Deferred[Answer]:
+        """See Resolver.look()."""
+        now, answer = self._resolver.wheel.now(), self._answer
+        if answer is not None and answer.until > now:
+            return answer
+        if self._query is None:
+            if self._failed > now:
+                return self._after(now)
+            local = () if self._services else self._resolver.local(self._host)
+            if local:
+                answer = self._answer = Answer(local, now + HOSTS_TTL)
+                return answer
+            self._start(now)
+            if self._query is None:  # it ended at once
+                answer = self._answer
+                return answer if answer is not None and answer.until > now else self._after(now)
+        if self._usable(now):
+            return self._stale(now)
+        waiter: Deferred[Answer] = Deferred(self._cancelled)
+        self._waiting[waiter] = None
+        return waiter
+
+    def doubt(self) -> None:
+        """See Resolver.doubt()."""
+        now = self._resolver.wheel.now()
+        if self._query is None and self._asked + DOUBT <= now and not self._local():
+            self._start(now)
+
+    def needed(self, now: float) -> bool:
+        """Whether it would be wrong to forget it."""
+        return self._query is not None or (self._answer is not None and self._answer.until > now)
+
+    def close(self) -> None:
+        """See Resolver.close()."""
+        query, self._query = self._query, None
+        if query is not None:
+            query.close()
+        self._tell(_unknown(self._host, "the resolver was closed"))
+
+    def _usable(self, now: float) -> bool:
+        """Whether there is an old answer that may still be served."""
+        answer = self._answer
+        return answer is not None and bool(answer.values) and answer.until + LONGEST > now
+
+    def _stale(self, now: float) -> Answer:
+        assert self._answer is not None
+        self._resolver.count("dns_stale")
+        return Answer(self._answer.values, now + SHORTEST)
+
+    def _after(self, now: float) -> Answer | Deferred[Answer]:
+        """What to say a moment after a failure."""
+        if self._usable(now):
+            return self._stale(now)
+        assert self._reason is not None
+        return fail(self._reason)
+
+    def _local(self) -> bool:
+        return not self._services and bool(self._resolver.local(self._host))
+
+    def _start(self, now: float) -> None:
+        self._asked = now
+        self._resolver.count("dns_query")
+        query = self._query = Query(self._resolver, self._host, self._services, self._found, self._lost)
+        query.start()
+
+    def _found(self, values: tuple[Any, ...], ttl: float) -> None:
+        now = self._resolver.wheel.now()
+        self._query = None
+        self._failed = 0.0
+        self._answer = Answer(values, now + min(max(ttl, SHORTEST), LONGEST))
+        self._tell(self._answer)
+
+    def _lost(self, error: BaseException) -> None:
+        self._query = None
+        self._resolver.count("dns_failure")
+        self._reason = _unknown(self._host, str(error) or type(error).__name__)
+        self._failed = self._resolver.wheel.now() + SHORTEST
+        self._tell(self._reason)
+
+    def _tell(self, result: Answer | Abort) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            if waiter.called:  # given up while another one was told
+                continue
+            if isinstance(result, Abort):
+                waiter.errback(result)
+            else:
+                waiter.callback(result)
+
+    def _cancelled(self, waiter: Deferred[Answer]) -> None:
+        self._waiting.pop(waiter, None)
+
+
+class Query:
+    """The questions under way for one name: A and AAAA side by side, or SRV."""
+
+    __slots__ = (
+        "_asking",
+        "_error",
+        "_found",
+        "_grace",
+        "_host",
+        "_lost",
+        "_open",
+        "_resolver",
+        "_services",
+        "_ttl",
+        "_values",
+    )
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        host: str,
+        services: bool,
+        found: Callable[[tuple[Any, ...], float], None],
+        lost: Callable[[BaseException], None],
+    ) -> None:
+        self._resolver, self._host, self._services = resolver, host, services
+        self._found, self._lost = found, lost
+        self._asking: list[Deferred[Any]] = []
+        self._open = 0  # questions without an answer
+        self._values: list[Any] = []
+        self._ttl = LONGEST
+        self._error: BaseException | None = None
+        self._grace: Timer | None = None
+
+    def start(self) -> None:
+        """Ask; found() or lost() is called, perhaps before this returns."""
+        self._open = 1 if self._services else 2
+        if self._services:
+            self._ask(self._host, dns.SRV, 0)
+        else:
+            self._ask(self._host, dns.A, 0)
+            self._ask(self._host, dns.AAAA, 0)
+
+    def close(self) -> None:
+        """Whatever still comes is not wanted."""
+        self._open = 0
+        if self._grace is not None:
+            self._grace.close()
+        asking, self._asking = self._asking, []
+        for question in asking:
+            question.cancel()
+
+    def _ask(self, name: str, kind: int, aliases: int) -> None:
+        if not self._open:
+            return  # the other question ended it
+        resolver: Any = self._resolver.dns
+        ask = {dns.A: resolver.lookupAddress, dns.AAAA: resolver.lookupIPV6Address, dns.SRV: resolver.lookupService}
+        try:
+            question: Deferred[Any] = ask[kind](name, RETRIES)
+        except Exception:  # a name that cannot be spelled in DNS, or no socket to ask with
+            self._failed(Failure())
+            return
+        self._asking.append(question)
+        question.addCallbacks(self._answered, self._failed, (name, kind, aliases))
+        question.addErrback(self._failed)  # what is no answer at all
+
+    def _answered(self, result: Any, name: str, kind: int, aliases: int) -> None:
+        if not self._open:
+            return
+        alias, ttl, values = name.lower(), LONGEST, []
+        chain = {
+            str(record.name).lower(): record for record in result[0] if record.type == dns.CNAME and kind != dns.CNAME
+        }
+        for _ in range(MOST_ALIASES):
+            link = chain.get(alias)
+            if link is None:
+                break
+            alias, ttl = str(link.payload.name).lower(), min(ttl, link.ttl)
+        for record in result[0]:
+            if record.type == kind and str(record.name).lower() == alias:
+                values.append(_value(record.payload, kind))
+                ttl = min(ttl, record.ttl)
+        if values:
+            self._ttl = min(self._ttl, ttl)
+            self._values += [value for value in values if value is not None]
+        elif alias != name.lower() and aliases < MOST_ALIASES:  # the server left the rest of the chain to us
+            self._ttl = min(self._ttl, ttl)
+            self._ask(alias, kind, aliases + 1)
+            return
+        else:
+            self._ttl = min(self._ttl, _negative(result[1]))
+        self._one(kind)
+
+    def _failed(self, failure: Failure) -> None:
+        if not self._open:
+            return
+        if failure.check(DNSNameError):  # an answer: there is no such name
+            self._ttl = min(self._ttl, SHORTEST)
+        else:
+            self._error = failure.value
+        self._one(0)
+
+    def _one(self, kind: int) -> None:
+        self._open -= 1
+        if not self._open:
+            self._end()
+        elif kind == dns.A and self._values:
+            self._grace = self._resolver.wheel.after(GRACE, self._end)
+
+    def _end(self) -> None:
+        self.close()
+        if self._values or self._error is None:
+            values = tuple(sorted(self._values)) if self._services else _sorted(self._values)
+            self._found(values, self._ttl)
+        else:
+            self._lost(self._error)
+
+
+def _value(payload: Any, kind: int) -> Any:
+    if kind != dns.SRV:
+        return payload.dottedQuad() if kind == dns.A else socket.inet_ntop(socket.AF_INET6, payload.address)
+    target = str(payload.target).rstrip(".")
+    # RFC 2782: a target of "." says that the service is decidedly not there
+    return Service(payload.priority, payload.weight, target.lower(), payload.port) if target else None
+
+
+def _negative(authority: Sequence[Any]) -> float:
+    """How long "nothing there" is true (RFC 2308, 5)."""
+    times = [min(record.ttl, record.payload.minimum) for record in authority if record.type == dns.SOA]
+    return float(min(times, default=SHORTEST))
+
+
+def _sorted(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Each once; IPv4 first, otherwise in their order."""
+    once = dict.fromkeys(addresses)
+    return (*(one for one in once if ":" not in one), *(one for one in once if ":" in one))
+
+
+def _addresses(answer: Answer, host: str) -> Sequence[str]:
+    if not answer.values:
+        raise _unknown(host, NOTHING)
+    return answer.values
+
+
+def _unknown(host: str, why: str) -> Abort:
+    return Abort(
+        f"cannot resolve {host}: {why}",
+        UPSTREAM,
+        502,
+        ALWAYS,
+        error="dns_error",
+        phase=Phase.DNS,
+        detail="name resolution failed",
+    )
+
+
+class System(client.Resolver):
+    """
+    The name servers of a resolv.conf(5), asked over UDP, and TCP for what does not fit.  Its search list is not used:
+    names are complete.
+    """
+
+    def __init__(self, reactor: Any, resolv: str = "/etc/resolv.conf", servers: Sequence[tuple[str, int]] = ()) -> None:
+        self._parseCall: Any = None
+        # Twisted's class has no types.
+        super().__init__(  # type: ignore[no-untyped-call]
+            None if servers else resolv, list(servers) or None, RETRIES, reactor
+        )
+
+    def stop(self) -> None:
+        """No longer watch the file, and close what is open."""
+        if self._parseCall is not None and self._parseCall.active():
+            self._parseCall.cancel()
+        for protocol in list(self.connections):
+            protocol.transport.loseConnection()
