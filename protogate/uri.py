@@ -228,8 +228,8 @@ def _decoded(value: bytes) -> str:
 
 def cookies_of(lines: Iterable[bytes]) -> dict[str, str]:
     """
-    The cookies of all cookie lines (RFC 6265, 4.2.1 and 5.4); the first of several of one name wins.  Nothing is
-    decoded but UTF-8, quotes belong to the value, and what has no name is left out.
+    The cookies of all cookie lines (RFC 6265, 4.2.1 and 5.4), as latin-1; the first of several of one name wins.
+    Nothing is unescaped, quotes belong to the value, and what has no name is left out.
     """
     cookies: dict[str, str] = {}
     for line in lines:
@@ -238,5 +238,5 @@ def cookies_of(lines: Iterable[bytes]) -> dict[str, str]:
             name, equals, value = crumb.partition(b"=")
             name = name.strip(b" \t")
             if equals and name:
-                cookies.setdefault(name.decode("utf-8", "replace"), value.strip(b" \t").decode("utf-8", "replace"))
+                cookies.setdefault(name.decode("latin-1"), value.strip(b" \t").decode("latin-1"))
     return cookies

@@ -373,7 +373,7 @@ def test_the_number_of_parameters_is_bounded() -> None:
         ([b'q="x y"'], {"q": '"x y"'}),
         ([b"p=%41"], {"p": "%41"}),
         ([b"flag; =x; sid="], {"sid": ""}),
-        ([b"a=\xe4\xb8\x8a; b=\xff"], {"a": "上", "b": "\ufffd"}),
+        ([b"a=\xc3\xa9; b=\xff"], {"a": "\xc3\xa9", "b": "\xff"}),
         ([b"\x0ba=\x0b1"], {"\x0ba": "\x0b1"}),
     ],
 )

@@ -1,0 +1,225 @@
+"""
+What a rule's value means: text of the configuration → L{Matcher}.
+
+- exact: the same text.
+- prefix: for uri on segment boundaries, so C{/hotel/order} matches itself and C{/hotel/order/1}, not C{/hotel/orders};
+  one that ends in a slash matches only below it, C{/} everything.  For other types: text that starts so.
+- template (uri only): C{/users/{id}/orders/{rest*}}.  C{{id}} is one segment, never empty; C{{rest*}}, at the end, is
+  all that follows the slash before it, also nothing.
+- regex: the whole text must match, from its first to its last character.
+
+A uri value is brought into the canonical form (L{protogate.uri.canonical}) that paths are compared in, so C{/café} and
+C{/caf%c3%a9} are the same rule.  Whatever is wrong with a value is a ValueError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from protogate.expression import regex
+from protogate.uri import authority, canonical
+
+FIELDS: Final = ("header", "query", "cookie")
+"""Types whose value is C{name=value}, or C{name} alone."""
+
+
+class Kind(IntEnum):
+    """How a text is compared; the first decides before the second."""
+
+    EXACT = 0
+    TEMPLATE = 1
+    PREFIX = 2
+    REGEX = 3
+    PRESENT = 4
+    """Any text."""
+
+
+class Part(IntEnum):
+    """A placeholder of a template."""
+
+    ONE = 1
+    REST = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matcher:
+    """One value."""
+
+    kind: Kind
+    text: str
+    """The literal, the prefix, the template or the pattern."""
+    matches: Callable[[str], object]
+    """Does this text match?  Gives something true or false."""
+    field: str = ""
+    """Name of the header, parameter or cookie."""
+    parts: tuple[str | Part, ...] = ()
+    """Segments of a template."""
+    head: str = ""
+    """What each text that a regex matches starts with."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Sorts matchers of one type: the more specific first."""
+        if self.kind is Kind.TEMPLATE:
+            return (self.kind, *(0 if isinstance(part, str) else part for part in self.parts))
+        return (self.kind, -len(self.text) if self.kind is Kind.PREFIX else 0)
+
+
+def build(type_: str, kind: str, value: str) -> Matcher:
+    """
+    The matcher for a rule's type, matcherType and value.
+
+    @raise ValueError: says what is wrong with the value.
+    """
+    if kind == "template" and type_ != "uri":
+        raise ValueError(f"matcherType template is for uri rules, this is a {type_} rule")
+    if type_ == "uri":
+        return _URI[kind](value)
+    if type_ in FIELDS:
+        name, equals, rest = value.partition("=")
+        if type_ == "header":
+            name = name.lower()
+        if not (_TOKEN.fullmatch(name) if type_ != "query" else name):
+            raise ValueError(f'expected name=value, or name alone, got "{value}"')
+        if not equals:
+            return Matcher(Kind.PRESENT, "", lambda _: True, name)
+        return _text(kind, rest, name)
+    if not value:
+        raise ValueError(f"a {type_} rule needs a value")
+    if type_ == "method":
+        method(value, kind)
+    if type_ == "host" and kind != "regex":
+        value = host(value, kind)
+        if value.startswith("*.") and kind == "exact":
+            return Matcher(Kind.EXACT, value, lambda text: text.endswith(value[1:]))
+    return _text(kind, value, "")
+
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
+
+
+def method(value: str, kind: str = "exact") -> bytes:
+    """A method, as a request has it; case matters (RFC 9110, 9.1)."""
+    if kind != "regex" and not _TOKEN.fullmatch(value):
+        raise ValueError(f'"{value}" is no method')
+    if value not in _METHODS and value.upper() in _METHODS:
+        raise ValueError(f"methods are in upper case: {value.upper()}")
+    return value.encode("utf-8")
+
+
+def host(value: str, kind: str = "exact") -> str:
+    """A host as L{protogate.uri.host_of} gives it, or C{*.} and such a host: any labels in front of it."""
+    if kind == "prefix":
+        return value.lower()
+    if value == "*":
+        raise ValueError('"*" means nothing: a rule without hosts is for all of them')
+    wild = "*." if value.startswith("*.") else ""
+    if not value.isascii():
+        raise ValueError(f'"{value}" is not ASCII: write it as xn--…, as clients send it')
+    name, port = authority(value.removeprefix(wild).encode("ascii"))
+    if port is not None:
+        raise ValueError(f'"{value}" has a port: hosts are compared without it')
+    if wild and ":" in name:
+        raise ValueError(f'"{value}": an IPv6 address has no labels')
+    return wild + name
+
+
+def _text(kind: str, value: str, field: str) -> Matcher:
+    if kind == "exact":
+        return Matcher(Kind.EXACT, value, value.__eq__, field)
+    if kind == "prefix":
+        return Matcher(Kind.PREFIX, value, lambda text: text.startswith(value), field)
+    return Matcher(Kind.REGEX, value, regex.compile(value, anchored=True).fullmatch, field, head=literal_head(value))
+
+
+def _path(value: str) -> str:
+    """A path of the configuration in its canonical form."""
+    path, plain = canonical(value.encode("utf-8"))
+    if not plain:
+        raise ValueError(f'"{value}" holds dot segments: write "{path}"')
+    return path
+
+
+def _uri_exact(value: str) -> Matcher:
+    path = value if value == "*" else _path(value)
+    return Matcher(Kind.EXACT, path, path.__eq__)
+
+
+def _uri_prefix(value: str) -> Matcher:
+    path = _path(value)
+    if path.endswith("/"):
+        return Matcher(Kind.PREFIX, path, lambda text: text.startswith(path))
+    below = path + "/"
+    return Matcher(Kind.PREFIX, path, lambda text: text == path or text.startswith(below))
+
+
+def _uri_regex(value: str) -> Matcher:
+    return _text("regex", value, "")
+
+
+_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
+
+
+def _uri_template(value: str) -> Matcher:
+    if not value.startswith("/"):
+        raise ValueError("the path does not start with a slash")
+    parts: list[str | Part] = []
+    names: set[str] = set()
+    segments = value.split("/")[1:]
+    for segment in segments:
+        placeholder = _PLACEHOLDER.fullmatch(segment)
+        if placeholder is None:
+            if "{" in segment or "}" in segment:
+                raise ValueError(f'"{segment}": a placeholder is a whole segment, {{name}} or, at the end, {{name*}}')
+            if segment == "" and len(parts) + 1 < len(segments):
+                raise ValueError(f'"{value}" holds an empty segment')
+            parts.append(_path(f"/{segment}")[1:])
+            continue
+        if placeholder[1] in names:
+            raise ValueError(f'"{placeholder[1]}" names two placeholders')
+        names.add(placeholder[1])
+        parts.append(Part.REST if placeholder[2] else Part.ONE)
+    if Part.REST in parts[:-1]:
+        raise ValueError("{name*} stands at the end only: it takes all that follows")
+    spelled = {Part.ONE: "[^/]+", Part.REST: ".*"}
+    pattern = "".join("/" + (re.escape(part) if isinstance(part, str) else spelled[part]) for part in parts)
+    return Matcher(Kind.TEMPLATE, value, re.compile(pattern).fullmatch, parts=tuple(parts))
+
+
+_URI: Final[dict[str, Callable[[str], Matcher]]] = {
+    "exact": _uri_exact,
+    "prefix": _uri_prefix,
+    "template": _uri_template,
+    "regex": _uri_regex,
+}
+
+_ATOM: Final = re.compile(r"\\([^A-Za-z0-9])|([^\\.^$*+?{}\[\]|()])")
+"""One character that stands for itself."""
+_SKIP: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[]", re.DOTALL)
+"""An escape, a set of characters, or one character."""
+
+
+def literal_head(pattern: str) -> str:
+    """The text that everything starts with that the pattern matches as a whole; at worst C{""}."""
+    if "\\Q" in pattern:
+        return ""
+    depth = 0
+    for token in _SKIP.findall(pattern):
+        depth += (token == "(") - (token == ")")
+        if token == "|" and depth == 0:
+            return ""
+    head = ""
+    place = 1 if pattern.startswith("^") else 0
+    while (atom := _ATOM.match(pattern, place)) is not None:
+        place = atom.end()
+        if pattern[place : place + 1] in ("*", "?", "{"):
+            break
+        head += atom[1] or atom[2]
+        if pattern[place : place + 1] == "+":
+            break
+    return head

@@ -1,0 +1,333 @@
+"""
+JSON rule → frozen Rule, Route, Target: everything is compiled and checked here, at load.
+
+- A L{Rule} says which requests it is for.  The first that matches decides.
+- A L{Route} is one entry of a rule: the first whose condition holds.  Entries of another zone are dropped at load.
+- A L{Target} is one upstream of a route, chosen by weight, or by a sticky key.
+
+L{forwarded} tells what a target is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from protogate.config import model
+from protogate.config.faults import under
+from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
+from protogate.expression import condition
+from protogate.routing import matchers
+from protogate.routing.balance import Smooth, Sticky
+from protogate.routing.matchers import Kind, Matcher
+from protogate.uri import authority, canonical
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+    from protogate.message import Request
+
+T = TypeVar("T")
+
+_PORTS: Final = {"http": 80}
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """Where a request may be sent."""
+
+    upstream: str
+    """Name of a cluster; for a target with C{url} the origin, e.g. C{http://test.ctrip.com:80}."""
+    path: bytes | None
+    """What takes the place of the path that the rule matched; None = nothing does."""
+    weight: int
+
+    @property
+    def name(self) -> str:
+        """For people, and for the sticky choice."""
+        return self.upstream + (self.path or b"").decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """Which requests its routes are for."""
+
+    index: int
+    """Place in the file, from 0."""
+    name: str
+    type: str
+    value: str
+    matcher: Matcher
+    priority: int
+    hosts: tuple[str, ...]
+    """Hosts and C{*.suffixes}, in their canonical form; empty = any."""
+    methods: tuple[bytes, ...]
+    """Empty = any."""
+    tags: tuple[str, ...]
+    properties: Mapping[str, str]
+    published: bool
+    policy: str
+    """C{gateway.pathPolicy}."""
+    cut: re.Pattern[bytes] | None
+    """Takes the matched prefix off a path, however its slashes and characters are spelled."""
+    routes: tuple[Route, ...] = ()
+    """Of this zone; empty = the rule is not for this gateway."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """One entry of a rule."""
+
+    rule: Rule
+    index: int
+    """Place in the rule, from 0."""
+    zone: str
+    text: str
+    """Its condition, as written."""
+    condition: Callable[[Exchange], bool] | None
+    """None = always."""
+    targets: tuple[Target, ...]
+    key: Callable[[Exchange], str] | None
+    _smooth: Smooth[Target] = field(repr=False)
+    _sticky: Sticky[Target] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Of the rule."""
+        return self.rule.name
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Of the rule."""
+        return self.rule.tags
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Of the rule."""
+        return self.rule.properties
+
+    def pick(self, exchange: Exchange) -> Target:
+        """
+        Choose a target: by the sticky key where there is one and it is not empty, else by weight in turn.
+
+        @raise Abort: 503, all weights are 0.
+        """
+        target = None
+        if self.key is not None:
+            key = self.key(exchange)
+            if key:
+                target = self._sticky.pick(key)
+        if target is None:
+            target = self._smooth.pick()
+        if target is None:
+            raise Abort(
+                f'rule "{self.name}", entry {self.index}: all targets have weight 0',
+                GATEWAY,
+                503,
+                error="destination_unavailable",
+                phase=Phase.ROUTING,
+                detail="no target",
+            )
+        return target
+
+    def odds(self) -> list[tuple[Target, float]]:
+        """Each target with its share of all requests, from 0 to 1."""
+        total = sum(target.weight for target in self.targets)
+        return [(target, target.weight / total if total else 0.0) for target in self.targets]
+
+
+# Building -----------------------------------------------------------------------------------------------------------
+
+
+def build(
+    index: int, rule: model.Rule, gateway: model.Gateway, faults: list[ConfigError], random: Random
+) -> Rule | None:
+    """
+    The rule, or None when it has faults.
+
+    @param faults: gets each fault, with its path from C{routes} on.
+    @param random: decides where the sequences of weights start.
+    """
+    mine: list[ConfigError] = []
+    matcher = _matcher(rule, mine)
+    hosts = _each(matchers.host, rule.hosts, "hosts", mine)
+    methods = _each(matchers.method, rule.methods, "methods", mine)
+    for type_, narrowing in (("host", rule.hosts), ("method", rule.methods)):
+        if rule.type == type_ and narrowing:
+            mine.append(ConfigError(f"narrows rules of other types; a {type_} rule has its value", (f"{type_}s",)))
+    if rule.type == "host" and matcher is not None and matcher.kind is Kind.EXACT:
+        hosts = [matcher.text]
+    made = Rule(
+        index=index,
+        name=rule.name or f"{rule.type} {rule.value}",
+        type=rule.type,
+        value=rule.value,
+        matcher=matcher or _NEVER,
+        priority=rule.priority,
+        hosts=tuple(dict.fromkeys(hosts)),
+        methods=tuple(dict.fromkeys(methods)),
+        tags=rule.tags,
+        properties=MappingProxyType(dict(rule.properties)),
+        published=rule.published,
+        policy=gateway.path_policy,
+        cut=_cut(rule.type, matcher),
+    )
+    routes = []
+    for place, entry in enumerate(rule.routes):
+        route = _route(made, place, entry, mine, random)
+        if entry.zone in ("", gateway.zone):
+            routes.append(route)
+    object.__setattr__(made, "routes", tuple(routes))
+    faults.extend(under(fault, "routes", index) for fault in mine)
+    return None if mine else made
+
+
+_NEVER: Final = Matcher(Kind.EXACT, "", lambda _: False)
+"""For a rule whose value is wrong, so that the rest of it can be checked."""
+
+
+def _matcher(rule: model.Rule, faults: list[ConfigError]) -> Matcher | None:
+    try:
+        return matchers.build(rule.type, rule.matcher_type, rule.value)
+    except ValueError as error:
+        faults.append(ConfigError(str(error), ("value",)))
+        return None
+
+
+def _each(read: Callable[[str], T], values: tuple[str, ...], name: str, faults: list[ConfigError]) -> list[T]:
+    good = []
+    for place, value in enumerate(values):
+        try:
+            good.append(read(value))
+        except ValueError as error:
+            faults.append(ConfigError(str(error), (name, place)))
+    return good
+
+
+def _cut(type_: str, matcher: Matcher | None) -> re.Pattern[bytes] | None:
+    if type_ != "uri" or matcher is None or matcher.kind is not Kind.PREFIX:
+        return None
+    return re.compile(rb"(?:/++[^/]++){%d}" % sum(1 for segment in matcher.text.split("/") if segment))
+
+
+def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError], random: Random) -> Route:
+    path = ("routes", index)
+    test: Callable[[Exchange], bool] | None = None
+    key: Callable[[Exchange], str] | None = None
+    try:
+        test = condition.compile(entry.condition)
+    except ConfigError as fault:
+        faults.append(under(fault, *path, "condition"))
+    if test is not None and condition.always(test):
+        test = None
+    if entry.sticky is not None:
+        try:
+            key = condition.expression(entry.sticky.key)
+        except ConfigError as fault:
+            faults.append(under(fault, *path, "sticky", "key"))
+    targets = []
+    for place, target in enumerate(entry.targets):
+        try:
+            targets.append(_target(rule, target))
+        except ConfigError as fault:
+            faults.append(under(fault, *path, "targets", place))
+    return Route(
+        rule=rule,
+        index=index,
+        zone=entry.zone,
+        text=entry.condition,
+        condition=test,
+        targets=tuple(targets),
+        key=key,
+        _smooth=Smooth([(target, target.weight) for target in targets], random),
+        _sticky=Sticky([(target, target.name, target.weight) for target in targets]),
+    )
+
+
+def _target(rule: Rule, target: model.Target) -> Target:
+    if (target.upstream is None) == (target.url is None):
+        raise ConfigError("expected exactly one of upstream and url")
+    if target.upstream is not None:
+        return Target(target.upstream, None, target.weight)
+    try:
+        origin, path = _url(str(target.url))
+    except ValueError as error:
+        raise ConfigError(str(error), ("url",)) from None
+    if path is not None and (rule.type != "uri" or rule.matcher.kind not in (Kind.EXACT, Kind.PREFIX)):
+        raise ConfigError(
+            "a path takes the place of what an exact or a prefix uri rule matched; this rule matches no such thing",
+            ("url",),
+        )
+    return Target(origin, path, target.weight)
+
+
+def _url(url: str) -> tuple[str, bytes | None]:
+    """Origin and path of a target's URL."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise ValueError(f'expected http://host[:port][/path], got "{url}"')
+    scheme = match[1].lower()
+    if scheme not in _PORTS:
+        raise ValueError(f'expected a URL with the scheme {" or ".join(_PORTS)}, got "{url}"')
+    if match[4]:
+        raise ValueError(f'"{url}" has a query or a fragment; only the path is replaced')
+    host, port = authority(match[2].encode("utf-8"))
+    if port == 0:
+        raise ValueError(f'"{url}" has port 0, which nobody listens on')
+    name = f"[{host}]" if ":" in host else host
+    path = None
+    if match[3]:
+        path = canonical(match[3].encode("utf-8")).path
+        if path != match[3]:
+            raise ValueError(f'the path of "{url}" is not in its canonical form: write "{path}"')
+    return f"{scheme}://{name}:{port or _PORTS[scheme]}", None if path is None else path.encode("ascii")
+
+
+# Forwarding ---------------------------------------------------------------------------------------------------------
+
+
+def forwarded(request: Request, route: Route, target: Target) -> bytes:
+    """
+    The request target to send: the raw one, byte for byte, where it differs from the canonical form in nothing but
+    spelling and repeated slashes; the canonical path where dot segments were resolved (C{pathPolicy: raw} forwards
+    those too).  If the target has a path, that takes the place of what the rule matched; what follows it is kept, with
+    exactly one slash between.  The query is never touched.
+
+    When a module has put another path in place of the one that the rule matched, that path stays as it is.
+
+    @raise Abort: 400, when C{pathPolicy: reject} and the path is not in its canonical form; or when the path is none.
+    """
+    raw = request.target
+    if raw[:1] != b"/":
+        return raw  # * of OPTIONS, or nothing, of CONNECT
+    path, mark, query = raw.partition(b"?")
+    form, plain = request.path, True
+    if path.decode("latin-1") != form:
+        try:
+            form, plain = canonical(path)
+        except ValueError as error:
+            raise _bad(str(error)) from None
+        if route.rule.policy == "reject" and form.encode("ascii") != path:
+            raise _bad("the path is not in its canonical form")
+    base = target.path
+    if base is not None and route.rule.matcher.matches(form):
+        path = _replaced(route.rule, base, path if plain else form.encode("ascii"))
+    elif plain or route.rule.policy == "raw":
+        return raw
+    else:
+        path = form.encode("ascii")
+    return path + mark + query
+
+
+def _replaced(rule: Rule, base: bytes, path: bytes) -> bytes:
+    cut = rule.cut and rule.cut.match(path)
+    rest = path[cut.end() :] if cut else b""
+    return base.rstrip(b"/") + rest if rest else base
+
+
+def _bad(why: str) -> Abort:
+    return Abort(f"path: {why}", CLIENT, 400, error="http_request_error", phase=Phase.ROUTING, detail=why)

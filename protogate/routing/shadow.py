@@ -1,0 +1,182 @@
+"""
+Rules that can never match, because an earlier one matches whatever they would.
+
+Conditions and C{published} do not matter: a rule that matches is final.  Nothing is reported that could match after
+all; not everything is found that cannot (a regex is only compared by its text, and by C{literal.*}).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from protogate.errors import ConfigError
+from protogate.routing.matchers import Kind, Matcher, Part, literal_head
+
+if TYPE_CHECKING:
+    from protogate.routing.index import Candidate
+
+Key = tuple[object, ...]
+
+
+def shadowed(candidates: Iterable[Candidate]) -> list[ConfigError]:
+    """
+    A warning for each rule that can never match; its path is the rule's.
+
+    @param candidates: in the order in which they decide.
+    """
+    earlier = _Earlier()
+    total: dict[int, int] = {}
+    hidden: dict[int, list[tuple[Candidate, Candidate]]] = {}
+    for candidate in candidates:
+        index = candidate.rule.index
+        total[index] = total.get(index, 0) + 1
+        cover = earlier.cover(candidate)
+        if cover is None:
+            earlier.add(candidate)
+        else:
+            hidden.setdefault(index, []).append((candidate, cover))
+    warnings = []
+    for index, pairs in sorted(hidden.items()):
+        if len(pairs) == total[index]:
+            rule, cover = pairs[0][0].rule, pairs[0][1]
+            warnings.append(
+                ConfigError(
+                    f'rule "{rule.name}" can never match: rule "{cover.rule.name}" (routes[{cover.rule.index}]) '
+                    "comes first and matches all that it would",
+                    ("routes", index),
+                )
+            )
+    return warnings
+
+
+class _Earlier:
+    """Candidates so far, by what they match and by their host, so that none is compared with all."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Key, list[Candidate]] = {}
+        self.heads: set[int] = set()
+        """Lengths of the literals of C{literal.*}."""
+        self.prefixes: set[int] = set()
+        """Lengths of prefixes."""
+
+    def add(self, candidate: Candidate) -> None:
+        matcher = candidate.rule.matcher
+        keys: list[Key] = [(matcher.kind, _text(candidate))]
+        if matcher.kind is Kind.PREFIX:
+            self.prefixes.add(len(matcher.text))
+        elif matcher.kind is Kind.TEMPLATE:
+            keys = [(matcher.kind, matcher.parts), ("general", matcher.parts[0])]
+        elif matcher.kind is Kind.REGEX and candidate.rule.type != "query":  # whose values may hold line feeds
+            head = open_head(matcher.text)
+            if head is not None:
+                keys.append(("head", head))
+                self.heads.add(len(head))
+        for key in keys:
+            self.by_key.setdefault((*_place(candidate), candidate.host, *key), []).append(candidate)
+
+    def cover(self, candidate: Candidate) -> Candidate | None:
+        """The first that matches whatever this one does."""
+        place = _place(candidate)
+        found: list[Candidate] = []
+        for key in self._keys(candidate):
+            for host in _hosts(candidate.host):
+                for other in self.by_key.get((*place, host, *key), ()):
+                    if _methods(other, candidate) and (
+                        key[0] != "general" or _general(other.rule.matcher.parts, candidate.rule.matcher)
+                    ):
+                        found.append(other)
+                        break
+        return min(found, key=lambda other: other.rank, default=None)
+
+    def _keys(self, candidate: Candidate) -> Iterator[Key]:
+        matcher = candidate.rule.matcher
+        kind = matcher.kind
+        yield kind, matcher.parts if kind is Kind.TEMPLATE else _text(candidate)
+        head = _head(candidate)
+        # What follows the head of a regex may be anything, of the others it is nothing or a new segment.
+        for length in self.prefixes:
+            prefix = head[:length]
+            if len(prefix) == length and (
+                candidate.rule.type != "uri"
+                or prefix.endswith("/")
+                or head[length : length + 1] == "/"
+                or (len(head) == length and kind is not Kind.REGEX)
+            ):
+                yield Kind.PREFIX, prefix
+        for length in self.heads:
+            if len(head) >= length:
+                yield "head", head[:length]
+        if kind is not Kind.PRESENT and candidate.rule.matcher.field:
+            yield Kind.PRESENT, ""
+        if candidate.rule.type == "uri" and kind in (Kind.EXACT, Kind.TEMPLATE, Kind.PREFIX):
+            first = matcher.parts[0] if matcher.parts else matcher.text.split("/", 2)[1:2]
+            for part in (*(first if isinstance(first, list) else [first]), Part.ONE, Part.REST):
+                yield "general", part
+
+
+def _place(candidate: Candidate) -> Key:
+    return candidate.rule.type, candidate.rule.matcher.field
+
+
+def _hosts(host: str) -> Iterator[str]:
+    """The host, and every narrowing that is wider."""
+    if host:
+        yield host
+        dot = host.find(".", 2 if host.startswith("*.") else 1)
+        while dot >= 0:
+            yield f"*{host[dot:]}"
+            dot = host.find(".", dot + 1)
+    yield ""
+
+
+def _methods(wide: Candidate, narrow: Candidate) -> bool:
+    return wide.methods is None or (narrow.methods is not None and narrow.methods <= wide.methods)
+
+
+def _text(candidate: Candidate) -> str:
+    """What it matches, as a key; what an exact host rule matches is its host alone."""
+    matcher = candidate.rule.matcher
+    return "" if candidate.rule.type == "host" and matcher.kind is Kind.EXACT else matcher.text
+
+
+def _head(candidate: Candidate) -> str:
+    """What each text starts with that matches."""
+    matcher = candidate.rule.matcher
+    if matcher.kind is Kind.REGEX:
+        return matcher.head
+    if matcher.kind is not Kind.TEMPLATE:
+        return "" if candidate.host.startswith("*.") and candidate.rule.type == "host" else matcher.text
+    head = ""
+    for part in matcher.parts:
+        if isinstance(part, Part):
+            return head + "/"
+        head += "/" + part
+    return head
+
+
+def _general(wide: tuple[str | Part, ...], matcher: Matcher) -> bool:
+    """Does a template match whatever the other matcher, for uri and no regex, does?"""
+    parts = matcher.parts or tuple(matcher.text.split("/")[1:])
+    for place, part in enumerate(wide):
+        if part is Part.REST:
+            return len(parts) > place
+        if place == len(parts) or parts[place] is Part.REST:
+            return False
+        if part is Part.ONE:
+            if not parts[place]:
+                return False
+        elif part != parts[place]:
+            return False
+    return len(parts) == len(wide) and matcher.kind is not Kind.PREFIX
+
+
+def open_head(pattern: str) -> str | None:
+    """The literal of C{literal.*}, which matches every text (without line feeds) that starts so; None for others."""
+    rest = pattern.removeprefix("^").removesuffix("$")
+    if not rest.endswith(".*"):
+        return None
+    rest = rest.removesuffix(".*")
+    plain = re.sub(r"\\([^A-Za-z0-9])", r"\1", rest)
+    return plain if literal_head(rest) == plain else None
