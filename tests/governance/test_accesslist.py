@@ -1,0 +1,185 @@
+"""accessList: who may come in."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from itertools import pairwise
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protogate.config.faults import ConfigFaults
+from protogate.config.model import Module
+from protogate.errors import Abort, ConfigError
+from protogate.exchange.pipeline import run
+from protogate.expression import cidr
+from protogate.governance.accesslist import AccessListFactory, Networks, merged, network
+from protogate.governance.binding import bind
+
+
+def build(**params):
+    return AccessListFactory().build(params)
+
+
+def admits(module, fakes, ip):
+    try:
+        module.process(fakes.Exchange(ip=ip))
+    except Abort:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("lists", "ip", "admitted"),
+    [
+        ({"deny": ["10.0.0.0/8"]}, "10.1.2.3", False),
+        ({"deny": ["10.0.0.0/8"]}, "11.0.0.0", True),
+        ({"deny": ["10.0.0.0/8"]}, "2001:db8::1", True),
+        ({"deny": ["192.0.2.7"]}, "192.0.2.7", False),
+        ({"deny": ["192.0.2.7"]}, "192.0.2.6", True),
+        ({"allow": ["10.0.0.0/8"]}, "10.255.255.255", True),
+        ({"allow": ["10.0.0.0/8"]}, "9.255.255.255", False),
+        ({"allow": ["10.0.0.0/8"]}, "::1", False),
+        ({"allow": ["0.0.0.0/0"]}, "255.255.255.255", True),
+        ({"allow": ["2001:db8::/32"]}, "2001:db8:ffff::1", True),
+        ({"allow": ["2001:db8::/32"]}, "2001:db9::", False),
+        ({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]}, "10.1.0.1", False),
+        ({"allow": ["10.1.0.0/16"], "deny": ["10.0.0.0/8"]}, "10.1.0.1", False),
+        ({"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]}, "10.2.0.1", True),
+        ({"deny": ["10.0.0.0/8"]}, "::ffff:10.0.0.1", False),
+        ({"deny": ["::ffff:10.0.0.0/104"]}, "10.0.0.1", False),
+        ({"deny": ["::ffff:10.0.0.1"]}, "10.0.0.1", False),
+        ({"deny": ["::/0"]}, "10.0.0.1", True),
+        ({"allow": []}, "10.0.0.1", False),
+        ({"deny": []}, "10.0.0.1", True),
+        ({"deny": ["10.0.0.0/8"]}, "", True),
+        ({"allow": ["0.0.0.0/0", "::/0"]}, "", False),
+    ],
+)
+def test_who_may_come_in(fakes, lists, ip, admitted):
+    assert admits(build(**lists), fakes, ip) is admitted
+
+
+def test_denial_says_who_and_why_to_operators_and_little_to_strangers(fakes):
+    with pytest.raises(Abort) as caught:
+        build(deny=["10.0.0.0/8"]).process(fakes.Exchange(ip="10.0.0.1"))
+    abort = caught.value
+    assert (abort.who, abort.status, abort.error, abort.detail) == (
+        "client",
+        403,
+        "http_request_denied",
+        "access denied",
+    )
+    assert abort.reason == "accessList: 10.0.0.1 is on the deny list"
+    for ip, reason in (("10.0.0.1", "10.0.0.1 is not on the allow list"), ("", "a client without an address is in no")):
+        with pytest.raises(Abort, match=f"accessList: {reason}") as caught:
+            build(allow=["192.0.2.0/24"], status=404).process(fakes.Exchange(ip=ip))
+        assert caught.value.status == 404
+
+
+def test_exception_handle_continue_lets_nobody_in(fakes):
+    entry = Module(name="accessList", action_param={"deny": ["192.0.2.0/24"]}, exception_handle="continue")
+    (bound,) = bind([entry], fakes.finder(AccessListFactory()))["PRE_REQUEST"]
+    assert not bound.opens
+    with pytest.raises(Abort):
+        run([bound], fakes.Exchange(ip="192.0.2.1"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10.0.0.1/8", "10.0.0.0/33", "10.0.0/8", "010.0.0.0/8", "10.0.0.0/08", "10.0.0.0/+8", "10.0.0.0/ 8", "x", ""],
+)
+def test_what_is_no_network(text):
+    with pytest.raises(ConfigError) as caught:
+        build(deny=["10.0.0.0/8", text])
+    assert caught.value.path == ("deny", 1)
+    assert text in caught.value.message
+
+
+def test_bits_behind_the_prefix_are_told_apart():
+    with pytest.raises(ConfigError, match=r"did you mean .?10\.0\.0\.0/8"):
+        build(deny=["10.0.0.1/8"])
+    with pytest.raises(ConfigError):
+        build(deny=["::ffff:10.0.0.0/90"])
+
+
+def test_only_some_of_many_faults_are_listed():
+    with pytest.raises(ConfigFaults) as caught:
+        build(deny=["no"] * 50, allow=[5, None, ["10.0.0.0/8"]])
+    faults = caught.value.faults
+    assert [fault.path for fault in faults[:20]] == [("deny", index) for index in range(20)]
+    assert (faults[20].path, faults[20].message) == (("deny",), "and 30 more that are no network")
+    assert [fault.path for fault in faults[21:]] == [("allow", 0), ("allow", 1), ("allow", 2)]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, "expected allow, deny, or both"),
+        ({"deny": "10.0.0.0/8"}, "expected a list"),
+        ({"deny": [], "status": 200}, "from 400 to 599"),
+        ({"denny": []}, "did you mean deny"),
+    ],
+)
+def test_what_cannot_be_built(params, message):
+    with pytest.raises(ConfigError, match=message):
+        build(**params)
+
+
+def test_empty_allow_list_is_a_warning():
+    assert [warning.path for warning in build(allow=[]).warnings] == [("allow",)]
+    assert build(allow=["10.0.0.0/8"], deny=[]).warnings == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))))
+def test_merged_ranges_hold_the_same_addresses_and_do_not_touch(ranges):
+    out = merged(ranges)
+    assert {n for first, last in out for n in range(first, last + 1)} == {
+        n for first, last in ranges for n in range(first, last + 1)
+    }
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(out))
+
+
+@given(st.ip_addresses(), st.integers(0, 128))
+def test_network_agrees_with_ipaddress(address, prefix):
+    prefix = min(prefix, address.max_prefixlen)
+    made = ipaddress.ip_network((address, prefix), strict=False)
+    if made.version == 6 and int(made.network_address) >> 32 == 0xFFFF:
+        return  # IPv4 in its IPv6 form: see the table above
+    first = int(made.network_address)
+    assert network(str(made)) == (made.version, (first, first + made.num_addresses - 1))
+
+
+@given(st.text(alphabet="0123456789abcdef:./ %-+", max_size=24))
+def test_network_refuses_what_conditions_refuse(text):
+    try:
+        cidr.compile(text)
+    except ConfigError:
+        assert network(text) is None
+
+
+@given(st.lists(st.ip_addresses(v=4), max_size=20), st.integers(8, 32), st.ip_addresses(v=4))
+def test_look_up_agrees_with_a_linear_scan(addresses, prefix, address):
+    made = [ipaddress.ip_network((one, prefix), strict=False) for one in addresses]
+    networks = Networks([network(str(one)) for one in made])
+    for candidate in (address, *addresses):
+        assert ((4, int(candidate)) in networks) == any(candidate in one for one in made)
+
+
+def test_a_hundred_thousand_networks_are_built_and_asked_fast(fakes):
+    source = random.Random(7)
+    texts = [f"{ipaddress.IPv4Address(source.getrandbits(24) << 8)}/24" for _ in range(60_000)]
+    texts += [f"{ipaddress.IPv6Address(source.getrandbits(48) << 80)}/48" for _ in range(40_000)]
+    entry = Module(name="accessList", action_param={"deny": texts})
+    began = process_time()
+    (bound,) = bind([entry], fakes.finder(AccessListFactory()))["PRE_REQUEST"]
+    assert process_time() - began < 3.0  # half a second, but for tracing and slow machines
+    assert not admits(bound.module, fakes, texts[0].replace(".0/24", ".77"))
+    exchange = fakes.Exchange(ip="127.0.0.1")
+    began = process_time()
+    for _ in range(1000):
+        bound.process(exchange)
+    assert process_time() - began < 0.5  # a scan over all would take half a minute
