@@ -36,7 +36,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("downstream",),
     ("build",),
     ("service",),
-    ("tap", "cli", "demo", "testing"),
+    ("tap", "cli", "demo", "testing", "__main__"),
 ]
 
 CODEC_MAY: set[str] = {

@@ -54,16 +54,16 @@ class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """Modules and routing; until the end for what the gateway answers itself."""
     queue: float = 0.0
     """Waiting for an upstream connection, making one included."""
-    dns: float = 0.0
-    connect: float = 0.0
-    tls: float = 0.0
-    """Parts of C{queue}."""
     send: float = 0.0
     """The request is written to the upstream."""
     response_head: float = 0.0
     """The upstream thinks."""
     response: float = 0.0
     """The response body is relayed."""
+    dns: float = 0.0
+    connect: float = 0.0
+    tls: float = 0.0
+    """Parts of C{queue}, when a connection was made for this very request."""
 
 
 class Record(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -105,6 +105,10 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel"):
     """Of the endpoint that was asked last."""
     attempts: int = 0
     """How often an upstream was asked."""
+    malformed: bool = False
+    """This was no request, only what is left of one."""
+    notes: dict[str, Any] | None = None
+    """What modules noted."""
     error: str = ""
     """What went wrong, for operators."""
     who: str = ""
@@ -113,10 +117,6 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel"):
     """The phase that failed, or whose clock ran out; the names are those of C{gateway.timeouts}."""
     proxy_error: str = ""
     """Error type of C{Proxy-Status} (RFC 9209)."""
-    malformed: bool = False
-    """This was no request, only what is left of one."""
-    notes: dict[str, Any] | None = None
-    """What modules noted."""
 
 
 def record(exchange: Exchange, wall: float | None = None) -> Record:
@@ -131,32 +131,33 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     agent = request.headers.get(b"user-agent")
     peer = request.peer
     end = time.time() if wall is None else wall
+    # By position, in the order of the fields: a call by name costs ten times as much.
     made = Record(
-        time=stamp(end - max(ledger.end - ledger.head, 0.0)),
-        id=exchange.id,
-        trace=exchange.trace,
-        gateway=exchange.gateway.name,
-        listener=exchange.listener,
-        protocol=request.protocol,
-        client=source.ip,
-        client_port=source.port,
-        method=_text(method, SHORT),
-        host=_text(host, SHORT),
-        target=_text(target, TARGET),
-        status=response.status if response is not None else reason.status if reason is not None else 0,
-        received=ledger.received,
-        delivered=ledger.delivered,
-        ms=durations(ledger),
-        peer="" if peer.ip == source.ip else peer.ip,
-        tls=source.tls,
-        service=request.service,
-        agent="" if agent is None else _text(agent, SHORT),
-        route="" if route is None else route.name,
-        upstream="" if chosen is None else chosen.upstream,
-        address=ledger.address,
-        attempts=ledger.attempts,
-        malformed=request.malformed is not None,
-        notes=exchange.noted,
+        stamp(end - max(ledger.end - ledger.head, 0.0)),
+        exchange.id,
+        exchange.trace,
+        exchange.gateway.name,
+        exchange.listener,
+        request.protocol,
+        source.ip,
+        source.port,
+        _text(method, SHORT),
+        _text(host, SHORT),
+        _text(target, TARGET),
+        response.status if response is not None else reason.status if reason is not None else 0,
+        ledger.received,
+        ledger.delivered,
+        durations(ledger),
+        "" if peer.ip == source.ip else peer.ip,
+        source.tls,
+        request.service,
+        "" if agent is None else _text(agent, SHORT),
+        "" if route is None else route.name,
+        "" if chosen is None else chosen.upstream,
+        ledger.address,
+        ledger.attempts,
+        request.malformed is not None,
+        exchange.noted,
     )
     if reason is not None:
         _explain(made, reason)
@@ -165,25 +166,25 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
 
 def durations(ledger: Ledger) -> Durations:
     """What each phase took."""
-    first, head, end = ledger.first, ledger.head, ledger.end
-    made = Durations(total=_ms(end - (first or head)))
-    made.client_header = _ms((head or end) - first)
+    head, end, chosen = ledger.head, ledger.end, ledger.chosen
+    first = ledger.first or head
     uploaded = ledger.uploaded
-    if uploaded > head:
-        made.upload = _ms(uploaded - head)
-    chosen, connected, sent, answered = ledger.chosen, ledger.connected, ledger.sent, ledger.answered
+    upload = _ms(uploaded - head) if uploaded > head else 0.0
     if not chosen:
-        made.gateway = _ms(end - head)
-        return made
-    made.gateway = _ms(chosen - head)
-    made.dns, made.connect, made.tls = _ms(ledger.dns), _ms(ledger.connect), _ms(ledger.tls)
-    made.queue = _ms((connected or end) - chosen)
-    if connected:
-        made.send = _ms((sent or answered or end) - connected)
-    if sent:
-        made.response_head = _ms((answered or end) - sent)  # 0 for an answer that came before all was sent
-    if answered:
-        made.response = _ms(end - answered)
+        return Durations(_ms(end - first), _ms((head or end) - first), upload, _ms(end - (head or end)))
+    connected, sent, answered = ledger.connected, ledger.sent, ledger.answered
+    made = Durations(
+        _ms(end - first),
+        _ms(head - first),
+        upload,
+        _ms(chosen - head),
+        _ms((connected or end) - chosen),
+        _ms((sent or answered or end) - connected) if connected else 0.0,
+        _ms((answered or end) - sent) if sent else 0.0,  # 0 for an answer that came before all was sent
+        _ms(end - answered) if answered else 0.0,
+    )
+    if ledger.dns or ledger.connect:
+        made.dns, made.connect, made.tls = _ms(ledger.dns), _ms(ledger.connect), _ms(ledger.tls)
     return made
 
 
@@ -220,20 +221,25 @@ def _explain(made: Record, reason: Abort) -> None:
     made.proxy_error = kind(reason)
 
 
-_strange = re.compile(rb"[^\x20-\x7e]")
+_strange: Final = re.compile(rb"[^\x20-\x7e]")
 
 
 def _text(value: bytes, limit: int) -> str:
     """Printable ASCII, one line, bounded."""
-    cut = CUT if len(value) > limit else ""
-    value = value[:limit]
-    if _strange.search(value) is not None:
-        value = _strange.sub(lambda match: b"\\x%02x" % match[0][0], value)
-    return value.decode("ascii") + cut
+    if len(value) <= limit:
+        text = value.decode("latin-1")
+        if text.isascii() and text.isprintable():
+            return text
+    return _strange.sub(_escape, value[:limit]).decode("ascii") + (CUT if len(value) > limit else "")
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % match[0][0]
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3) if seconds > 0 else 0.0
+    """Milliseconds, exact to the microsecond; a clock never ran backwards."""
+    return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else 0.0
 
 
 class _Second:
