@@ -16,19 +16,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IListeningPort, IResolver
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.build import Build, build
+from protogate.build import SCHEMES, Build, build
 from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
 from protogate.config.watch import FileWatch
@@ -43,11 +44,14 @@ from protogate.observe.accesslog import AccessLog
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.routing.rules import forwarded
-from protogate.upstream.cluster import Cluster
+from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Wheel
 
 BACKLOG: Final = 4096
 """Connections that the kernel may hold for us; it cuts this to its own limit (somaxconn)."""
+LINGER: Final = 5.0
+"""Seconds that an upstream stays after it was removed: exchanges that began before may still be on their way to it."""
 SWITCH: Final = 0.0005
 """Seconds after which a thread that builds a configuration lets the event loop go on."""
 
@@ -77,12 +81,13 @@ class GatewayService(Service):
     @param reactor: to run on; None = the installed one.
     @param now: seconds on a clock that only goes forward.
     @param signals: whether SIGHUP loads the configuration anew.
+    @param dns: who knows the addresses of upstreams; None = what the system's resolv.conf says.
     @ivar plan: what a request that comes in now follows.
     @ivar reloads: how often the configuration was loaded anew, with success.
     @ivar counters: what happened so far.
     """
 
-    name = "protogate"  # type: ignore[assignment]
+    name = "protogate"
 
     def __init__(
         self,
@@ -91,6 +96,7 @@ class GatewayService(Service):
         reactor: Any = None,
         now: Callable[[], float] | None = time.monotonic,
         signals: bool = True,
+        dns: IResolver | None = None,
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
@@ -102,10 +108,12 @@ class GatewayService(Service):
         self.reloads = 0
         self.built = built
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
+        self._resolver = Resolver(self.wheel, System(reactor) if dns is None else dns, self.counters.count)
         self._log: AccessLog | None = None
         self._clusters: dict[str, Cluster] = {}
         self._listeners: dict[Key, Open] = {}
         self._retired: set[Deferred[Any]] = set()
+        self._leaving: set[Cluster] = set()
         self._loading: Deferred[bool] | None = None
         self._again = False
         self._watch: FileWatch | None = None
@@ -121,7 +129,7 @@ class GatewayService(Service):
     def startService(self) -> None:
         """Twisted."""
         self.privilegedStartService()
-        super().startService()
+        super().startService()  # type: ignore[no-untyped-call]
         self._follow()
         if self._signals and hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._hangup = signal.signal(signal.SIGHUP, self._hung)
@@ -130,7 +138,7 @@ class GatewayService(Service):
 
     def stopService(self) -> Deferred[None]:
         """Twisted: close the ports, let requests under way end until C{gateway.drain} is over, then end them."""
-        super().stopService()
+        super().stopService()  # type: ignore[no-untyped-call]
         if self._hangup is not None:
             signal.signal(signal.SIGHUP, self._hangup)
             self._hangup = None
@@ -145,10 +153,14 @@ class GatewayService(Service):
         done.addCallback(self._stopped)
         return done
 
-    def _stopped(self, result: object) -> Deferred[None] | None:
-        for cluster in self._clusters.values():
-            cluster.stop()
-        self._clusters = {}
+    def _stopped(self, _: object) -> Deferred[Any]:
+        clusters, self._clusters = [*self._clusters.values(), *self._leaving], {}
+        self._leaving.clear()
+        closed = DeferredList([cluster.stop() for cluster in clusters])
+        return closed.addCallback(self._closed)
+
+    def _closed(self, _: object) -> Deferred[None] | None:
+        self._resolver.close()
         self.wheel.stop()
         log, self._log = self._log, None
         return None if log is None else log.stop()
@@ -170,10 +182,10 @@ class GatewayService(Service):
             self._again = True  # the file may have changed after it was read
             return self._join()
         _log.info("loading {path} anew", path=self._path)
-        self._loading = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), _quietly, build, self._path)
-        self._loading.addCallback(self._loaded)
-        self._loading.addErrback(self._kept)
-        self._loading.addBoth(self._settled)
+        reading: Deferred[Build] = deferToThreadPool(
+            self._reactor, self._reactor.getThreadPool(), _quietly, build, self._path
+        )
+        self._loading = reading.addCallback(self._loaded).addErrback(self._kept).addBoth(self._settled)
         return self._join()
 
     def _join(self) -> Deferred[bool]:
@@ -288,6 +300,40 @@ class GatewayService(Service):
         self.counters.keep("upstream", list(clusters))
         self._set_log(log, built)
 
+    def _take_clusters(self, built: Build) -> dict[str, Cluster]:
+        """The upstreams of a configuration: those that are there already, changed where they must be, and new ones."""
+        config = built.config
+        wanted: dict[str, model.Upstream | None] = {upstream.name: upstream for upstream in config.upstreams}
+        wanted.update((origin, None) for origin in built.router.clusters if origin not in wanted)
+        before, self._clusters = self._clusters, {}
+        for name, upstream in wanted.items():
+            scheme = name.partition("://")[0] if upstream is None else "http"
+            codec = built.codecs[upstream.protocol if upstream is not None and upstream.protocol else SCHEMES[scheme]]
+            cluster = before.pop(name, None)
+            if cluster is not None:
+                cluster.update(upstream, config.gateway, codec)
+            else:
+                means = Means(
+                    reactor=self._reactor,
+                    wheel=self.wheel,
+                    resolver=self._resolver,
+                    count=self.counters.scope("upstream", name).count,
+                )
+                if upstream is None:
+                    cluster = Cluster.unnamed(name, config.gateway, codec, means)
+                else:
+                    cluster = Cluster.named(upstream, config.gateway, codec, means)
+                cluster.start()
+            self._clusters[name] = cluster
+        for cluster in before.values():
+            self._leaving.add(cluster)
+            self.wheel.after(LINGER, partial(self._leave, cluster))
+        return dict(self._clusters)
+
+    def _leave(self, cluster: Cluster) -> None:
+        if cluster in self._leaving:
+            cluster.drain().addCallback(lambda _: self._leaving.discard(cluster))
+
     def _set_log(self, log: AccessLog | None, built: Build) -> None:
         old, self._log = self._log, log
         settings = built.config.access_log
@@ -312,14 +358,14 @@ class GatewayService(Service):
         """The listeners of a configuration: those that are open already, and new ones."""
         opened: dict[Key, Open] = {}
         faults: list[ConfigError] = []
-        for index, model in enumerate(built.config.listeners):
-            key = _key(model)
+        for index, entry in enumerate(built.config.listeners):
+            key = _key(entry)
             found = self._listeners.get(key)
             try:
-                opened[key] = self._open_port(model) if found is None else found
+                opened[key] = self._open_port(entry) if found is None else found
             except CannotListenError as error:
                 why = getattr(error.socketError, "strerror", None) or error.socketError
-                faults.append(ConfigError(f"cannot listen on {model.address}: {why}", ("listeners", index, "address")))
+                faults.append(ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address")))
         if faults:
             for key, made in opened.items():
                 if key not in self._listeners:
@@ -327,11 +373,10 @@ class GatewayService(Service):
             raise built.loaded.faults(faults)
         return opened
 
-    def _open_port(self, model: model.Listener) -> Open:
-        front = Front(self, model.name)
-        counters = self.counters.scope("listener", model.name)
-        listener = Listener(model.name, (), front, Context(self.wheel, count=counters.count))
-        where = address.listen(model.address)
+    def _open_port(self, entry: model.Listener) -> Open:
+        front = Front(self, entry.name)
+        listener = Listener(entry.name, (), front, Context(self.wheel))
+        where = address.listen(entry.address)
         if where.path:
             port = self._reactor.listenUNIX(where.path, listener, backlog=BACKLOG, wantPID=True)
         else:
@@ -340,11 +385,11 @@ class GatewayService(Service):
 
     def _retire(self, gone: Open, within: float) -> Deferred[Any]:
         """Take no new connection, let the present ones end, but not for ever."""
-        stopped = maybeDeferred(gone.port.stopListening)
-        drained = gone.listener.drain()
+        stopped: Deferred[Any] = maybeDeferred(gone.port.stopListening)
+        drained: Deferred[Any] = gone.listener.drain()
         last = self.wheel.after(within, gone.listener.abort)
         drained.addCallback(lambda _: last.close())
-        ends = DeferredList([stopped, drained])
+        ends: Deferred[Any] = DeferredList([stopped, drained])
         self._retired.add(ends)
         ends.addCallback(lambda _: self._retired.discard(ends))
         return ends
@@ -366,10 +411,10 @@ class GatewayService(Service):
 Key = tuple[address.Listen, str]
 
 
-def _key(model: model.Listener) -> Key:
+def _key(entry: model.Listener) -> Key:
     """What makes a listener the same one after a reload."""
-    where = address.listen(model.address)
-    return where, model.name if not where.port and not where.path else ""
+    where = address.listen(entry.address)
+    return where, entry.name if not where.port and not where.path else ""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class Options(usage.Options):
 
 
 def makeService(options: Options) -> IService:
-    """Everything of the configuration is checked here, before a port is opened and before twistd goes to the background."""
+    """Everything is checked here: before a port is opened, and before twistd goes to the background."""
     path = options["config"]
     try:
         built = build(path)

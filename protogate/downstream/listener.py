@@ -46,7 +46,7 @@ class Listener(Factory):
         self.draining = False
         self._empty: list[Deferred[None]] = []
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:  # type: ignore[override]
         """Twisted: a connection was accepted.  None closes it."""
         if len(self.connections) >= self.context.limits.connections:
             self.context.count("connections_refused")

@@ -103,7 +103,7 @@ class Forwarding:
         if trusted:
             chain = [*self._chain(request), peer.ip]
             host = self._told(request, b"x-forwarded-host", b"host") or request.authority
-            fields = self._fields(chain, request.scheme, host if _valid(host) else request.authority)
+            fields: Iterable[Field] = self._fields(chain, request.scheme, host if _valid(host) else request.authority)
         else:
             key = (peer.ip, request.scheme, request.authority)
             found = self._fresh.get(key)

@@ -12,7 +12,7 @@ from protogate.wheel import Wheel
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
-    from protogate.governance.binding import Bound
+    from protogate.exchange.pipeline import IBound
     from protogate.message import Request
     from protogate.routing.rules import Route, Target
 
@@ -44,8 +44,8 @@ class Plan:
     body: int = 0
     reject: bool = False
     """pathPolicy: reject."""
-    pre_request: Sequence[Bound] = ()
-    pre_upstream: Sequence[Bound] = ()
-    pre_response: Sequence[Bound] = ()
-    error: Sequence[Bound] = ()
-    post_response: Sequence[Bound] = ()
+    pre_request: Sequence[IBound] = ()
+    pre_upstream: Sequence[IBound] = ()
+    pre_response: Sequence[IBound] = ()
+    error: Sequence[IBound] = ()
+    post_response: Sequence[IBound] = ()
