@@ -1,0 +1,387 @@
+"""
+The asking side of HTTP/1.1 (RFC 9112).
+
+Rules
+- The same strict reader as towards clients: an answer with two readings is an Abort 502, and its connection is dropped.
+- A connection is used again only when both messages were complete, neither side said close, and not one byte came that
+  belonged to no answer.
+- The clock for the response head starts when the last byte of the request was flushed, not when it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from protogate.body import Body
+from protogate.context import Context
+from protogate.errors import ALWAYS, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.halves import ENDED, OPEN, Calling, Half
+from protogate.interfaces import IClientConnection
+from protogate.message import Field, Request, Response
+from protogate_http.semantics import accept, bodyless, key, new_key, sendable, split
+from protogate_http.stream1 import Stream
+from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, emit
+
+CONTINUE: Final = 1.0
+"""Seconds to wait for 100 Continue before the body is sent anyway (RFC 9110, 10.1.1)."""
+INTERIMS: Final = 16
+"""Interim responses to one request; an upstream that sends more is at fault."""
+_CONTENT: Final = frozenset((b"POST", b"PUT", b"PATCH"))
+"""Methods that want a content-length even without content (RFC 9110, 8.6)."""
+
+
+class Ask(Calling):
+    """
+    One request to an upstream.
+
+    @ivar method: of the request.
+    @ivar expect: 100 Continue is awaited.
+    @ivar chunked: @ivar left: framing of the request: chunked, or bytes still due, or neither.
+    @ivar upgrade: C{request.upgrade}.
+    @ivar key: our own WebSocket key, when the client had none.
+    @ivar since: when it began, or when its last byte was last seen unflushed.
+    @ivar sent: when its last byte was flushed, or 0.0.
+    @ivar interims: interim responses so far.
+    """
+
+    __slots__ = ("chunked", "expect", "interims", "key", "left", "method", "sent", "since", "upgrade")
+    connection: Client
+
+    def __init__(self, connection: Client, request: Request) -> None:
+        super().__init__(connection)
+        self.method, self.upgrade = request.method, request.upgrade
+        self.chunked = self.expect = False
+        self.left: int | None = None
+        self.key: bytes | None = None
+        self.since = connection.now()
+        self.sent = 0.0
+        self.interims = 0
+
+    def ask(self, request: Request, last: bool) -> None:
+        connection, body = self.connection, request.body
+        fields, options = sendable(request.headers, connection.context.count)
+        method, target = request.method, request.target
+        fields.insert(0, (b"host", request.authority))
+        hop = b"close" if connection.draining else b""
+        if b"te" in options:
+            fields.append((b"te", b"trailers"))
+            hop = hop + b", te" if hop else b"te"
+        if request.upgrade is not None:
+            if method == b"CONNECT":
+                target = request.authority
+            else:
+                hop = b"upgrade"
+                fields.append((b"upgrade", request.upgrade))
+                if key(request) is None:
+                    self.key = new_key()
+                    fields += ((b"sec-websocket-key", self.key), (b"sec-websocket-version", b"13"))
+        elif body is not None:
+            self.expect = (b"expect", b"100-continue") in fields
+            self.left = body.length
+            if body.length is not None:
+                fields.append((b"content-length", b"%d" % body.length))
+            else:
+                self.chunked = True
+                fields.append((b"transfer-encoding", b"chunked"))
+        elif method in _CONTENT:
+            fields.append((b"content-length", b"0"))
+        if hop:
+            fields.append((b"connection", hop))
+        connection.put(emit(b"%b %b HTTP/1.1\r\n" % (method, target), fields))
+
+    def waits(self) -> bool:
+        return self.expect
+
+    def write(self, data: bytes) -> None:
+        self.connection.body_out(self, data)
+
+    def end(self, trailers: Sequence[Field] | None) -> None:
+        self.connection.body_end(self, trailers)
+        if not self.tunnel and self.writing == ENDED:
+            self.connection.written(self)
+
+    def reset(self, reason: Abort) -> None:
+        self.connection.half = None
+        self.connection.abort()
+
+    def over(self) -> None:
+        self.connection.over(self)
+
+    def pauseProducing(self) -> None:
+        self.connection.hold(True)
+
+    def resumeProducing(self) -> None:
+        self.connection.hold(False)
+
+
+@implementer(IClientConnection)
+class Client(Stream):
+    """
+    A connection to an upstream.
+
+    @ivar capacity: 1 while it would take a request, else 0.
+    """
+
+    wire: Responses
+    capacity = 0
+    _keep = True
+    _heard = False  # some of the response was read
+
+    def __init__(self, ready: Callable[[Client], None], context: Context) -> None:
+        super().__init__(context, Responses(context.limits))
+        self.ready = ready
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.capacity = 1
+        self.ready(self)
+
+    def handle(self, request: Request) -> Deferred[Response]:
+        if not self.capacity:
+            return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
+        half = self.half = Ask(self, request)
+        self.capacity = 0
+        self._keep, self._heard = True, False
+        self.wire.limits = self.context.limits
+        answer = half.begin(request)
+        if half is self.half and not self.dead:
+            if half.writing == ENDED:
+                self.written(half)
+            elif half.expect:
+                self.watch(CONTINUE)
+            else:
+                self.watch(self.look())
+        return answer
+
+    # -- reading
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.half is None and not self.dead:
+            self.context.count("unsolicited_bytes")
+            self.abort()  # never use this connection again: the next request would get a poisoned answer
+            return
+        self._heard = True
+        super().dataReceived(data)
+
+    def wants(self) -> bool:
+        half = self.half
+        return not self._held and half is not None and half.reading == OPEN
+
+    def headed(self, head: Head) -> None:
+        half = self.half
+        minor, code = head.start
+        status, request = int(code), half.request
+        fields, special = split(head.fields)
+        if status < 200 and status != 101:
+            self._interim(half, Response(status, fields))
+            return  # the next thing is another head
+        http10, length = minor == b"0", special.length
+        if http10 and length == CHUNKED:
+            raise Bad("Transfer-Encoding in HTTP/1.0")
+        if b"close" in special.options or (http10 and b"keep-alive" not in special.options):
+            self._keep = False
+        if status == 101:
+            if half.upgrade is None or half.method == b"CONNECT" or half.upgrade not in special.upgrade:
+                raise Bad("101 that nobody asked for")
+            if half.key is not None:
+                if fields.get(b"sec-websocket-accept") != accept(half.key):
+                    raise Bad("wrong sec-websocket-accept")
+                fields.remove(b"sec-websocket-accept")
+            length = CLOSE
+        elif half.method == b"CONNECT" and status < 300:
+            length = CLOSE
+        elif bodyless(half.method, status):
+            if length is not None and length >= 0 and status != 204:
+                fields.append((b"content-length", b"%d" % length))
+            length = NONE
+        elif length is None:
+            length = CLOSE
+        body = Body(half, length if length > 0 else None) if length else None
+        half.expect = False
+        if not half.sent and half.writing != OPEN:
+            self.sent(half, half.since)  # it answers, so it has read it all
+        half.headed(Response(status, fields, body))
+        self.wire.body(length)
+        self.fresh = True
+        if body is not None and request is not None:
+            self.watch(self.context.timeouts.response_stall or inf)
+
+    def _interim(self, half: Ask, response: Response) -> None:
+        half.interims += 1
+        if half.interims > INTERIMS:
+            raise Bad("too many interim responses", 502, "too_many_interims")
+        if response.status == 100:
+            self._go(half)
+        elif half.request is not None:
+            half.request.interim(response)
+
+    def _go(self, half: Ask) -> None:
+        if half.expect:
+            half.expect = False
+            half.upload()
+            self.watch(self.look())
+
+    def got(self, data: bytes) -> None:
+        self.half.received(data)
+
+    def tail(self, trailers: list[Field] | None) -> None:
+        half = self.half
+        self._held = False
+        fresh, self.fresh = self.fresh, False
+        half.ended(trailers)  # over(): the connection is free before the answer is known
+        if fresh:
+            half.fire()
+
+    def fire(self) -> None:
+        self.half.fire()
+
+    # -- ends
+
+    def over(self, half: Ask) -> None:
+        """Both messages are complete, or the rest of ours is of no use."""
+        if self.dead:
+            return
+        self.half = None
+        if half.tunnel or not self._keep or self.draining or half.writing != ENDED or self.wire.pending():
+            self.close()
+            return
+        self.capacity = 1
+        self.ready(self)
+
+    def bad(self, error: Bad) -> None:
+        self.context.count("malformed_response" if error.event == "malformed_head" else error.event)
+        kind = "http_response_header_section_size" if error.event == "response_headers_too_large" else (
+            "http_protocol_error"
+        )
+        self._fail(Abort(f"bad response: {error.text}", UPSTREAM, 502, NEVER, error=kind))
+
+    def _fail(self, reason: Abort) -> None:
+        half, self.half = self.half, None
+        self.fresh = False
+        self.wire.clear()
+        self.capacity = 0
+        if half is not None:
+            half.lost(reason)
+        self.abort()
+
+    def eof(self) -> None:
+        half = self.half
+        if half is None:
+            self.close()
+        elif half.response is not None and self.wire.eof():
+            self._keep = False
+            half.ended()  # the end of the connection was the end of the body
+        else:
+            self.abort()
+
+    def gone(self, half: Half) -> Abort:
+        if half.response is not None:
+            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
+        if self._heard:
+            return Abort("the upstream closed within its response head", UPSTREAM, 502, error="http_response_incomplete")
+        return Abort(
+            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
+        )
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        self.capacity = 0
+        if not self.dead:
+            self.drained()
+            half = self.half
+            if half is not None and half.response is not None and reason.check(ConnectionDone) and self.wire.eof():
+                self.dead = True
+                half.ended()  # a transport that cannot half-close says both in one
+        super().connectionLost(reason)
+
+    def abort(self) -> None:
+        self.capacity = 0
+        super().abort()
+
+    def close(self) -> None:
+        self.capacity = 0
+        super().close()
+
+    def drain(self) -> None:
+        self.draining, self.capacity = True, 0
+        if self.half is None and not self.dead:
+            self.close()
+
+    # -- clocks
+
+    def patience(self) -> float:
+        return self.context.timeouts.upstream_stall
+
+    def written(self, half: Ask) -> None:
+        """The last byte of the request was written: when is it flushed?"""
+        if half.sent or half.response is not None:
+            return
+        half.since = self.now()
+        if self._size or self.unsent():
+            self.watch(self.context.wheel.resolution)
+        else:
+            self.sent(half, half.since)
+
+    def sent(self, half: Ask, when: float) -> None:
+        half.sent = when
+        if half.ledger is not None:
+            half.ledger.sent = when
+        self.watch(self.context.timeouts.response_head or inf)
+
+    def late(self, now: float) -> float:
+        half: Ask | None = self.half
+        times = self.context.timeouts
+        if half is None:
+            return inf
+        delay: float = inf
+        stall = times.upstream_stall
+        if self.unsent():
+            if stall and self.stalled(now) >= stall:
+                return self._late(Phase.UPSTREAM_STALL, stall)
+            delay = self.look()
+            if half.writing == ENDED and not half.sent:
+                delay = min(delay, max(self.context.wheel.resolution, (now - half.since) / 4))
+        elif half.writing == ENDED and not half.sent and half.response is None:
+            self.sent(half, half.since if now - half.since < 0.2 else now)
+        if half.expect:
+            left = half.since + CONTINUE - now
+            if left <= 0:
+                self._go(half)
+                return self.look()
+            return min(delay, left)
+        if half.response is None:
+            if half.sent and times.response_head:
+                left = half.sent + times.response_head - now
+                if left <= 0:
+                    return self._late(Phase.RESPONSE_HEAD, times.response_head)
+                delay = min(delay, left)
+            elif half.writing == OPEN:
+                delay = min(delay, self.look())
+        elif half.reading == OPEN and not half.tunnel and times.response_stall:
+            left = self._read + times.response_stall - now
+            if self._held or half.writing == OPEN:
+                left = times.response_stall  # it is not this side that is waited for
+            if left <= 0:
+                return self._late(Phase.RESPONSE_STALL, times.response_stall)
+            delay = min(delay, left)
+        elif half.tunnel:
+            delay = min(delay, self.look())
+        return delay
+
+    def _late(self, phase: Phase, seconds: float) -> float:
+        self.context.count(_EVENTS[phase])
+        self._fail(timeout(phase, UPSTREAM, seconds))
+        return inf
+
+
+_EVENTS: Final = {
+    Phase.UPSTREAM_STALL: "upstream_stall_timeout",
+    Phase.RESPONSE_HEAD: "response_head_timeout",
+    Phase.RESPONSE_STALL: "response_stall_timeout",
+}

@@ -1,0 +1,490 @@
+"""
+The serving side of HTTP/1.0 and 1.1 (RFC 9112).
+
+Rules
+- Answers leave in the order of the requests; the next one is not even parsed before.
+- Any fault in what was read gives one error answer, by the service, and C{Connection: close}; nothing that follows is
+  ever taken for a request.
+- FIN while an answer is owed means that the client left, except in a tunnel.
+- What nobody wants of a request is read and thrown away, up to L{DRAIN} bytes; beyond that the connection ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from ipaddress import IPv6Address, ip_address
+from math import inf
+from typing import Any, Final
+
+from twisted.internet.interfaces import ISSLTransport
+
+from protogate.body import Body
+from protogate.connection import LINGER_BYTES, PATIENCE
+from protogate.context import Context
+from protogate.errors import CLIENT, CLIENT_GONE, Abort, Phase, timeout
+from protogate.halves import CUT, ENDED, OPEN, Half, Serving
+from protogate.interfaces import IService
+from protogate.message import CONNECT, Field, Peer, Request, Response, ignore
+from protogate_http.semantics import (
+    UPGRADES,
+    accept,
+    aim,
+    bodyless,
+    described,
+    key,
+    leftovers,
+    sendable,
+    split,
+)
+from protogate_http.stream1 import Stream
+from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Requests, emit
+
+_PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus} | {
+    413: b"Content Too Large",
+    414: b"URI Too Long",
+    422: b"Unprocessable Content",
+}
+STATUS: Final = [b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b"")) for status in range(600)]
+DRAIN: Final = 65536
+"""Unread request bytes that are read and thrown away to keep a connection."""
+WINDOW: Final = 10.0
+"""Seconds over which clientMinRate is measured."""
+_PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
+
+
+class Answer(Serving):
+    """
+    One request from a client.
+
+    @ivar method: of the request.
+    @ivar http10: whether it came as HTTP/1.0.
+    @ivar keep: whether the connection may live on.
+    @ivar expect: the client waits for 100 Continue.
+    @ivar upgrade: C{request.upgrade}.
+    @ivar size: length of the request body, 0 when unknown.
+    @ivar chunked: @ivar left: framing of the response: chunked, or bytes still due, or neither.
+    """
+
+    __slots__ = ("chunked", "expect", "http10", "keep", "left", "method", "size", "upgrade")
+    connection: Server
+
+    def __init__(self, connection: Server, method: bytes) -> None:
+        super().__init__(connection)
+        self.method = method
+        self.chunked = self.expect = self.http10 = False
+        self.keep = True
+        self.left: int | None = None
+        self.size = 0
+        self.upgrade: bytes | None = None
+
+    def interim(self, response: Response) -> None:
+        """C{request.interim} of a client that understands 1xx."""
+        status = response.status
+        if self.response is None and self.writing == OPEN and 101 < status < 200:
+            self.connection.put(emit(STATUS[status], sendable(response.headers, self.connection.context.count)[0]))
+
+    def head(self, response: Response, last: bool) -> None:
+        connection, status, body = self.connection, response.status, response.body
+        fields, options = sendable(response.headers, connection.context.count)
+        if not self.tunnel and not 200 <= status < 600:
+            connection.context.count("invalid_status")
+            status, fields = 502, []
+            self._without(response)
+            body = None
+        if self.tunnel:
+            if status == 101:
+                fields += ((b"connection", b"upgrade"), (b"upgrade", self.upgrade or b""))
+                if response.headers.get(b"sec-websocket-accept") is None:
+                    fields.append((b"sec-websocket-accept", accept(key(self.request) or b"")))  # type: ignore[arg-type]
+            connection.wire.body(CLOSE)
+        elif bodyless(self.method, status):  # the serializer, not the module, enforces this (RFC 9112, 6.3)
+            if status != 204:
+                size = described(response.headers)
+                if size is None and body is not None and body.length is not None and status != 304:
+                    size = b"%d" % body.length
+                if size is not None:
+                    fields.append((b"content-length", size))
+            self._without(response)
+        elif body is None or status == 205:
+            self._without(response)
+            fields.append((b"content-length", b"0"))
+        elif body.length is not None:
+            self.left = body.length
+            fields.append((b"content-length", b"%d" % body.length))
+        elif self.http10:
+            self.keep = False
+        else:
+            self.chunked = True
+            fields.append((b"transfer-encoding", b"chunked"))
+        if not self.tunnel:
+            if self.keep and (
+                b"close" in options
+                or self.expect  # a client that waits for 100 may send its body, or not
+                or connection.draining
+                or connection.deaf
+                or (self.reading != ENDED and connection.remains(self))
+            ):
+                self.keep = False
+            if not self.keep:
+                fields.append((b"connection", b"close"))
+            elif self.http10 or b"keep-alive" in options:
+                fields.append((b"connection", b"keep-alive"))
+        connection.put(emit(STATUS[status], fields))
+        if self.tunnel:
+            connection.hold(False)  # bytes that came with the request belong to the tunnel
+        elif self.writing == ENDED and not last:
+            self.settle()
+        if self.writing == OPEN:
+            connection.watch(connection.look())
+
+    def _without(self, response: Response) -> None:
+        body, response.body, self.outgoing, self.writing = response.body, None, None, ENDED
+        if body is not None:
+            body.stopProducing()
+
+    def write(self, data: bytes) -> None:
+        self.ledger.delivered += len(data)  # type: ignore[union-attr]
+        self.connection.body_out(self, data)
+
+    def end(self, trailers: Sequence[Field] | None) -> None:
+        self.connection.body_end(self, trailers)
+
+    def reset(self, reason: Abort) -> None:
+        self.connection.abort()  # no last chunk, no clean FIN: the peer sees the truncation
+
+    def over(self) -> None:
+        self.connection.over(self)
+
+    def pauseProducing(self) -> None:
+        self.connection.hold(True)
+
+    def resumeProducing(self) -> None:
+        if self.expect and self.reading == OPEN and self.writing == OPEN and self.response is None:
+            self.expect = False
+            self.connection.put(STATUS[100] + b"\r\n")
+            self.connection.restart()
+        self.connection.hold(False)
+
+
+class Server(Stream):
+    """A connection from a client."""
+
+    wire: Requests
+    _ended = False  # the last byte of the current request was read
+    _drained = 0  # bytes of it that nobody wanted
+    _begun = False  # part of the next head was read …
+    _first = 0.0  # … since then
+    _idle = 0.0  # when the last response was complete
+    _window = 0.0  # when the current window of clientMinRate began …
+    _got = 0  # … and what had been received by then
+
+    def __init__(self, service: IService, context: Context) -> None:
+        super().__init__(context, Requests(context.limits))
+        self.service = service
+        self.peer = Peer()
+        self.scheme = b"http"
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        tls = ISSLTransport.providedBy(self.transport)
+        self.peer = peer_of(self.transport.getPeer(), tls)
+        if tls:
+            self.scheme = b"https"
+        self._idle = self.now()
+        self.watch(self.context.timeouts.client_idle or inf)
+
+    # -- reading
+
+    def wants(self) -> bool:
+        """The next request waits for the answer to this one; a tunnel waits for its 101."""
+        half = self.half
+        if half is None:
+            return not self.full
+        if self._ended or self._held or self._drained > DRAIN:
+            return False
+        return half.upgrade is None or half.tunnel
+
+    def rest(self) -> None:
+        if self.half is None and not self._begun and self.wire.pending():
+            self._begun, self._first = True, self._read
+            self.watch(self.context.timeouts.client_header or inf)
+
+    def headed(self, head: Head) -> None:
+        method, target, minor = head.start
+        limits, http10 = self.context.limits, minor == b"0"
+        try:
+            fields, special = split(head.fields)
+            length = special.length or NONE
+            if http10:
+                if length == CHUNKED:
+                    raise Bad("Transfer-Encoding in HTTP/1.0", 400, "bad_framing")
+            elif special.host is None:
+                raise Bad("no Host", 400, "bad_host")
+            target, authority = aim(method, target, special.host)
+            if length and method == b"CONNECT":
+                raise Bad("CONNECT has no content", 400, "bad_framing")
+            if length > limits.body > 0:
+                raise Bad("content too large", 413, "body_too_large")
+        except Bad as error:
+            error.start, error.fields = (method, target), head.fields
+            raise
+        half = self.half = Answer(self, method)
+        self._ended, self._drained = False, 0
+        half.http10 = http10
+        half.keep = b"close" not in special.options and (not http10 or b"keep-alive" in special.options)
+        upgrade, body = None, None
+        if method == b"CONNECT":
+            upgrade = CONNECT
+        elif special.upgrade and not length and not http10 and method == b"GET":
+            upgrade = next((token for token in special.upgrade if token in UPGRADES), None)
+        if special.expect:
+            if length and not http10:
+                half.expect = True
+            else:
+                fields.remove(b"expect")
+        if upgrade is not None:
+            half.upgrade, body = upgrade, Body(half)
+        elif length:
+            half.size = max(length, 0)
+            body = Body(half, length if length > 0 else None)
+        request = Request(
+            method,
+            target,
+            fields,
+            body,
+            authority,
+            self.scheme,
+            upgrade,
+            ignore if http10 else half.interim,
+            _PROTOCOL[minor],
+            self.peer,
+        )
+        half.open(request, self._first if self._begun else 0.0)
+        self._begun = False
+        if upgrade is None:
+            self.wire.body(length)
+            self.fresh = True
+            if body is not None:
+                self.restart()
+        else:
+            half.begin(self.service)
+
+    def restart(self) -> None:
+        """The clocks of an upload start, or start again."""
+        self._window = self._read = self.now()
+        self._got = 0 if self.half is None or self.half.ledger is None else self.half.ledger.received
+        self.watch(min(self.look(), WINDOW if self.context.timeouts.client_min_rate else inf))
+
+    def hold(self, on: bool) -> None:
+        if not on and self._held and self.half is not None:
+            self._held = False
+            self.restart()
+        super().hold(on)
+
+    def got(self, data: bytes) -> None:
+        half, most = self.half, self.context.limits.body
+        if half.reading == OPEN:
+            half.received(data)
+            if most and half.ledger.received > most and not half.tunnel:
+                raise Bad("content too large", 413, "body_too_large")
+        elif not half.tunnel:
+            self._drained += len(data)
+            if self._drained > DRAIN and half.writing != OPEN:
+                self.finish()
+
+    def tail(self, trailers: list[Field] | None) -> None:
+        half = self.half
+        self._ended, self._held = True, False
+        half.ended(trailers)
+        if self.fresh:
+            self.fresh = False
+            half.begin(self.service)
+        elif half is self.half and half.writing == ENDED:
+            self.over(half)  # it was only being drained
+
+    def fire(self) -> None:
+        self.half.begin(self.service)
+
+    def ignored(self, data: bytes) -> None:
+        self._drained += len(data)
+        if self._drained > LINGER_BYTES and not self._stalled:
+            self._stalled = True
+            self.transport.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        if self.half is None and not self._looping and not self.dead:
+            self.loop()  # requests that waited for the transport
+
+    # -- ends of a response
+
+    def remains(self, half: Answer) -> bool:
+        """Whether more of the request is to come than is ever thrown away."""
+        return half.ledger is not None and half.size - half.ledger.received - self._drained > DRAIN and (
+            half.reading == CUT or half.writing == ENDED
+        )
+
+    def over(self, half: Answer) -> None:
+        """The response is out.  Reuse, drain or close."""
+        if half.tunnel or not half.keep or self.draining or self.deaf:
+            self.finish()
+            return
+        self._idle = self.now()
+        if half.upgrade is not None:
+            if half.upgrade == CONNECT or self.wire.pending():
+                self.finish()  # what follows may have been meant for the tunnel
+                return
+        elif not self._ended:
+            if self._drained > DRAIN:
+                self.finish()
+            else:
+                self.watch(self.context.timeouts.client_stall or PATIENCE)
+                self.hold(False)
+            return
+        self.half, self._held, self._drained = None, False, 0
+        self.wire.limits = self.context.limits
+        self.watch(self.context.timeouts.client_idle or inf)
+        if not self._looping and (self.wire.pending() or self._stalled):
+            self.loop()
+
+    def finish(self) -> None:
+        """The last answer of this connection is out."""
+        half, self.half = self.half, None
+        whole = self._ended and not self.deaf and not self.wire.pending()
+        self.wire.clear()
+        if whole or half is None or half.tunnel:
+            self.close()
+        else:
+            self.linger()
+
+    # -- faults
+
+    def bad(self, error: Bad) -> None:
+        self.context.count(error.event)
+        reason = Abort(error.text, CLIENT, error.status, error="http_request_error", detail=error.text)
+        self.refuse(reason, error)
+
+    def refuse(self, reason: Abort, error: Bad) -> None:
+        """What was read makes no sense, or came too late: one answer, and nothing after it."""
+        fresh, self.fresh = self.fresh, False
+        self.deaf = True
+        self.wire.clear()
+        half = self.half
+        if half is None:
+            half = self.half = Answer(self, error.start[0])
+            half.keep, half.reading = False, ENDED
+            fields, host = leftovers(error.fields)
+            request = Request(*error.start, fields, None, host, self.scheme, None, ignore, "HTTP/1.1", self.peer)
+            request.malformed = reason
+            half.open(request, self._first if self._begun else 0.0)
+            self._begun, self._ended = False, False
+            half.begin(self.service)
+        elif half.writing == ENDED:
+            self.finish()  # it was only being drained
+        else:
+            half.keep = half.expect = False
+            if fresh:
+                half.request.malformed = reason
+            half.broken(reason)
+            if fresh:
+                half.begin(self.service)
+
+    def eof(self) -> None:
+        if self.half is None:
+            self.close()
+        else:
+            self.abort()
+
+    def gone(self, half: Half) -> Abort:
+        return CLIENT_GONE
+
+    def drain(self) -> None:
+        self.draining = True
+        if self.half is None and not self.dead and not self.wire.pending():
+            self.close()
+
+    # -- clocks
+
+    def patience(self) -> float:
+        return self.context.timeouts.client_stall
+
+    def late(self, now: float) -> float:
+        times, half = self.context.timeouts, self.half
+        stall = times.client_stall
+        if stall and self.stalled(now) >= stall:
+            self._give_up(Phase.CLIENT_STALL, stall)
+            return inf
+        if half is None:
+            return self._late_head(now) if self._begun else self._late_idle(now)
+        if half.writing == ENDED and not half.tunnel:  # draining what nobody wanted
+            left = self._idle + (stall or PATIENCE) - now
+            if left <= 0:
+                self.finish()
+            return left
+        delay = self.look() if half.response is not None or self.unsent() else inf
+        if half.reading == OPEN and half.upgrade is None and not self._held and not half.expect:
+            delay = min(delay, self._late_body(now, half))
+        return delay
+
+    def _late_head(self, now: float) -> float:
+        seconds = self.context.timeouts.client_header
+        left = self._first + seconds - now if seconds else inf
+        if left <= 0:
+            self.context.count("client_header_timeout")
+            self.refuse(timeout(Phase.CLIENT_HEADER, CLIENT, seconds), self.wire.partial())
+            return self.look()
+        return left
+
+    def _late_idle(self, now: float) -> float:
+        if self.unsent():
+            self._idle = now
+            return min(self.look(), self.context.timeouts.client_idle or inf)
+        seconds = self.context.timeouts.client_idle
+        left = self._idle + seconds - now if seconds else inf
+        if left <= 0:
+            self.context.count("client_idle_timeout")
+            self.close()
+        return left
+
+    def _late_body(self, now: float, half: Answer) -> float:
+        times, delay = self.context.timeouts, inf
+        if times.client_stall:
+            delay = self._read + times.client_stall - now
+            if delay <= 0:
+                self._give_up(Phase.CLIENT_STALL, times.client_stall)
+                return self.look()
+        rate = times.client_min_rate
+        if rate:
+            span = now - self._window
+            if span >= WINDOW:
+                if half.ledger.received - self._got < rate * span:  # type: ignore[union-attr]
+                    self._give_up(Phase.CLIENT_MIN_RATE, span)
+                    return self.look()
+                self._window, self._got, span = now, half.ledger.received, 0.0  # type: ignore[union-attr]
+            delay = min(delay, WINDOW - span)
+        return delay
+
+    def _give_up(self, phase: Phase, seconds: float) -> None:
+        """The client is too slow: an answer if there was none, else the end."""
+        self.context.count("client_min_rate_timeout" if phase is Phase.CLIENT_MIN_RATE else "client_stall_timeout")
+        half, reason = self.half, timeout(phase, CLIENT, seconds)
+        if half is not None and half.response is None and half.reading == OPEN and half.upgrade is None:
+            self.refuse(reason, Bad(reason.reason))
+        else:
+            if half is not None:
+                half.lost(reason)
+            self.abort()
+
+
+def peer_of(address: Any, tls: bool) -> Peer:
+    """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
+    host = getattr(address, "host", None)
+    if not isinstance(host, str):
+        return Peer("", 0, tls)
+    try:
+        ip = ip_address(host.partition("%")[0])
+    except ValueError:
+        return Peer(host, address.port, tls)
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return Peer(str(mapped or ip), address.port, tls)

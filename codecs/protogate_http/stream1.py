@@ -1,0 +1,230 @@
+"""
+What both sides of an HTTP/1 connection share: the read loop, the framing of what is written, half-close.
+
+Rules
+- One request at a time.  All events of one read are fed into its body before the message is handed on.
+- The read loop is never nested: what it calls may write, pause, resume or end the connection.
+- A paused body does not pause the transport at once, but L{AHEAD} bytes later: who does not read never learns that the
+  peer left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from twisted.internet.interfaces import IHalfCloseableProtocol
+from zope.interface import implementer
+
+from protogate.connection import Connection
+from protogate.context import Context
+from protogate.errors import GATEWAY, Abort
+from protogate.halves import OPEN, Half
+from protogate.interfaces import IConnection
+from protogate.message import Field
+from protogate_http.semantics import trailing
+from protogate_http.wire1 import Bad, Head, Reader, emit
+
+AHEAD: Final = 65536
+"""Bytes that are read ahead of what may be passed on."""
+
+
+@implementer(IConnection, IHalfCloseableProtocol)
+class Stream(Connection):
+    """
+    @ivar wire: the reading direction.
+    @ivar half: the current request, or None.
+    @ivar fresh: its head was read, but it has not been handed on yet.
+    @ivar deaf: what comes is not looked at any more.
+    """
+
+    half: Any = None
+    fresh = False
+    deaf = False
+    _looping = False
+    _stalled = False  # the transport is paused
+    _held = False  # the body being read is paused
+    _read = 0.0  # when something was read last, or might have been again
+
+    def __init__(self, context: Context, wire: Reader) -> None:
+        super().__init__(context)
+        self.wire = wire
+
+    def halves(self) -> tuple[Half, ...]:
+        return () if self.half is None else (self.half,)
+
+    # -- for the sides to fill in
+
+    def wants(self) -> bool:
+        """Whether to go on reading."""
+        raise NotImplementedError
+
+    def headed(self, head: Head) -> None:
+        """A head was read."""
+        raise NotImplementedError
+
+    def got(self, data: bytes) -> None:
+        """Some bytes of a body were read."""
+        raise NotImplementedError
+
+    def tail(self, trailers: list[Field] | None) -> None:
+        """The message that was being read is complete."""
+        raise NotImplementedError
+
+    def fire(self) -> None:
+        """This read is used up: hand the message on."""
+        raise NotImplementedError
+
+    def bad(self, error: Bad) -> None:
+        """What was read is no HTTP."""
+        raise NotImplementedError
+
+    def eof(self) -> None:
+        """The peer will send no more, and that is no half-close of a tunnel."""
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """The read loop ends."""
+
+    # -- reading
+
+    def hold(self, on: bool) -> None:
+        """The body pauses, or resumes, what we read."""
+        if on:
+            self._held = True
+            return
+        if self._held:
+            self._held = False
+            self._read = self.now()  # the peer's clock stood still meanwhile
+        if not self._looping:
+            self.loop()
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.dead:
+            self.discard(data)
+            return
+        self._read = self.now()
+        if self.deaf:
+            self.ignored(data)
+            return
+        self.wire.feed(data)
+        if not self._looping:
+            self.loop()
+
+    def ignored(self, data: bytes) -> None:
+        """Something came that is not looked at any more."""
+
+    def loop(self) -> None:
+        """Turn what was read into events, until it is used up or must wait."""
+        self._looping = True
+        self._corks += 1
+        wire = self.wire
+        try:
+            while not self.dead:
+                if not self.deaf and (self.fresh or self.wants()):
+                    event = wire.next()
+                    if event is not None:
+                        kind = type(event)
+                        if kind is bytes:
+                            self.got(event)  # type: ignore[arg-type]
+                        elif kind is Head:
+                            self.headed(event)  # type: ignore[arg-type]
+                        else:
+                            self.tail(event.trailers)  # type: ignore[union-attr]
+                        if wire.whole:
+                            wire.whole = False
+                            self.tail(None)
+                        continue
+                if not self.fresh:
+                    break
+                self.fresh = False
+                self.fire()
+            if not self.dead:
+                self.rest()
+        except Bad as error:
+            self.bad(error)
+        finally:
+            self._looping = False
+            self.uncork()
+        stall = wire.pending() > AHEAD
+        if stall is not self._stalled and not self.dead:
+            self._stalled = stall
+            if stall:
+                self.transport.pauseProducing()
+            else:
+                self.transport.resumeProducing()
+
+    def drained(self) -> None:
+        """The peer sends no more: what was read and waits goes into the body, which holds it (L{AHEAD} at most)."""
+        for _ in range(2):  # the first write that cannot pass pauses us, once
+            if self.half is not None and self.half.reading == OPEN and self.wire.pending() and not self._looping:
+                self._held = False
+                self.loop()
+
+    # -- writing
+
+    def body_out(self, half: Any, data: bytes) -> None:
+        """Bytes of the body that is being written."""
+        left = half.left
+        if half.chunked:
+            self.put(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            if left is not None:
+                left = half.left = left - len(data)
+                if left < 0:
+                    self.mismatch(half)
+                    return
+            self.put(data)
+        if self.full and half.outgoing is not None:
+            half.outgoing.pauseProducing()
+
+    def body_end(self, half: Any, trailers: Sequence[Field] | None) -> None:
+        """Its end."""
+        if half.chunked:
+            fields = trailing(trailers, self.context.count)
+            self.put(emit(b"0\r\n", fields) if fields else b"0\r\n\r\n")
+        elif half.tunnel:
+            self.shut()
+        elif half.left:
+            half.writing = OPEN
+            self.mismatch(half)
+
+    def mismatch(self, half: Any) -> None:
+        """A body that is not as long as it said (a faulty module): the peer must not take what follows for content."""
+        self.context.count("body_length_mismatch")
+        outgoing, half.outgoing = half.outgoing, None
+        if outgoing is not None:
+            outgoing.stopProducing()
+        half.abort(Abort("a body was not as long as it said", GATEWAY, 500))
+
+    # -- closing
+
+    def shut(self) -> None:
+        """Half-close, if the transport can."""
+        lose = getattr(self.transport, "loseWriteConnection", None)
+        if lose is None:
+            self.close()
+            return
+        self.flush()
+        self.transport.unregisterProducer()
+        lose()
+
+    def writeConnectionLost(self) -> None:
+        """Our half is closed, as we wanted."""
+
+    def readConnectionLost(self) -> None:
+        if self.dead:
+            if self.lingering:
+                self._leave()
+            return
+        self.drained()
+        half = self.half
+        if half is not None and half.tunnel and half.reading == OPEN:
+            half.ended()
+        elif not self.dead:
+            self.eof()
+
+    def end(self) -> None:
+        half, self.half = self.half, None
+        if half is not None:
+            half.lost(self.gone(half))

@@ -1,0 +1,449 @@
+"""
+HTTP/1.1 on the wire (RFC 9112): bytes in, events out.  Knows no connection, no body, no clock.
+
+Events: L{Head}, bytes (some of the body), L{End}.  After a Head the owner says with body() how the body is delimited;
+when its length is known there is no End, but C{whole} is set together with the last bytes (or at once).
+
+Rules
+- A whole head is validated by one pattern; nothing is parsed that did not match it.
+- Only CRLF ends a line, a chunk, a head.  What has two readings has none: L{Bad}, and nothing is read after it.
+- Limits hold while a head accumulates, and give the same answer however the bytes were cut into reads.
+- Chunk extensions are checked and dropped; consecutive chunks of one read come as one piece.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from protogate.context import Limits
+from protogate.message import Field
+
+T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"
+FIELDS: Final = rb"((?:" + T + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
+REQUEST: Final = re.compile(rb"(" + T + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + FIELDS).fullmatch
+RESPONSE: Final = re.compile(
+    rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?\r\n" + FIELDS
+).fullmatch
+TRAILERS: Final = re.compile(FIELDS).fullmatch
+TOKEN: Final = re.compile(T + rb"++").fullmatch
+NUMBER: Final = re.compile(rb"[0-9]{1,18}").fullmatch
+_WORD: Final = rb"(?:" + T + rb'++|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\' + _TEXT + rb')*+")'
+SIZE: Final = re.compile(
+    rb"([0-9A-Fa-f]{1,15})(?:[ \t]*+;[ \t]*+" + T + rb"++(?:[ \t]*+=[ \t]*+" + _WORD + rb")?)*+"
+).fullmatch
+_VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/[0-9]\.[0-9]\r\n").match
+_START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
+_LINE: Final = re.compile(T + rb"++:" + _TEXT + rb"*+").fullmatch
+_FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
+_COLON: Final = b": ".join
+
+NONE: Final = 0
+"""Length of a message without a body."""
+CHUNKED: Final = -1
+CLOSE: Final = -2
+"""All bytes until the end of the connection, or of a tunnel.  Other lengths: exactly so many bytes."""
+
+SIZE_LINE: Final = 256
+"""Longest line of a chunk size with its extensions."""
+
+HEAD, COUNTED, RAW, SIZE_STATE, DATA, AFTER, TRAILER, BROKEN = range(8)
+STATES: Final = ("HEAD", "COUNTED", "RAW", "SIZE", "DATA", "AFTER", "TRAILERS", "BROKEN")
+TRANSITIONS: Final = {
+    HEAD: (HEAD, COUNTED, RAW, SIZE_STATE, BROKEN),  # the owner says which, by body()
+    COUNTED: (COUNTED, HEAD),
+    RAW: (RAW,),
+    SIZE_STATE: (SIZE_STATE, DATA, TRAILER, BROKEN),
+    DATA: (DATA, AFTER),
+    AFTER: (AFTER, SIZE_STATE, BROKEN),
+    TRAILER: (TRAILER, HEAD, BROKEN),
+    BROKEN: (BROKEN,),
+}
+"""Every step of a Reader; the tests hold it to this table."""
+
+
+class Bad(Exception):
+    """
+    Not HTTP/1.1, or more of it than is allowed.
+
+    @ivar text: what is wrong.
+    @ivar status: what a server answers.
+    @ivar event: name of the counter.
+    @ivar start: @ivar fields: what could be read of a bad head: (method, target) and pairs.
+    """
+
+    def __init__(self, text: str, status: int = 400, event: str = "malformed_head") -> None:
+        super().__init__(text)
+        self.text, self.status, self.event = text, status, event
+        self.start: tuple[bytes, bytes] = (b"-", b"-")
+        self.fields: list[Field] = []
+
+
+class Head:
+    """
+    @ivar start: groups of the start line: (method, target, minor version), or (minor version, status).
+    @ivar fields: pairs of lower-case name and value.
+    """
+
+    __slots__ = ("fields", "start")
+
+    def __init__(self, start: tuple[bytes, ...], fields: list[Field]) -> None:
+        self.start, self.fields = start, fields
+
+
+class End:
+    """
+    The end of a chunked body.
+
+    @ivar trailers: pairs, or None.
+    """
+
+    __slots__ = ("trailers",)
+
+    def __init__(self, trailers: list[Field] | None = None) -> None:
+        self.trailers = trailers
+
+
+Event = Head | End | bytes
+END: Final = End()
+lower: Final[dict[bytes, bytes]] = {}
+"""Spelling of a field name -> lower case, for at most a few thousand spellings."""
+
+
+def low(name: bytes) -> bytes:
+    """Lower case of a token, cached."""
+    found = lower.get(name)
+    if found is None:
+        found = name.lower()
+        if len(lower) < 4096 and len(name) < 64:
+            lower[name] = found
+    return found
+
+
+def pairs(block: bytes) -> list[Field]:
+    """Validated field lines -> list of (lower name, value)."""
+    if not block:
+        return []
+    get, out = lower.get, []
+    for line in block[:-2].split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        out.append((get(name) or low(name), value.strip(b" \t")))
+    return out
+
+
+def emit(start: bytes, fields: list[Field]) -> bytes:
+    """A head as bytes; start is a whole start line with its CRLF."""
+    return start + b"\r\n".join(map(_COLON, fields)) + b"\r\n\r\n" if fields else start + b"\r\n"
+
+
+class Reader:
+    """
+    One direction of a connection.
+
+    @ivar limits: those in force for the next head.
+    @ivar whole: the message ended without an End; the owner resets it.
+    """
+
+    __slots__ = ("_at", "_begin", "_data", "_left", "_lines", "_mark", "_seen", "_state", "limits", "whole")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.whole = False
+        self._data, self._at = b"", 0  # what was fed, and how much of it is used up
+        self._state = HEAD
+        self._left = 0  # bytes of the body, or of the chunk
+        self._seen = 0  # no end of the head before this offset
+        self._mark = self._lines = self._begin = 0  # see _scan()
+
+    @property
+    def state(self) -> int:
+        """A key of TRANSITIONS."""
+        return self._state
+
+    def feed(self, data: bytes) -> None:
+        """More bytes."""
+        at = self._at
+        if at < len(self._data):
+            self._data, self._at = (self._data[at:] if at else self._data) + data, 0
+        else:
+            self._data, self._at = data, 0
+
+    def pending(self) -> int:
+        """Bytes fed but not used up."""
+        return len(self._data) - self._at
+
+    def clear(self) -> None:
+        """Read nothing any more."""
+        self._data, self._at, self._state = b"", 0, BROKEN
+
+    def partial(self) -> Bad:
+        """What there is of a head that will not be waited for any longer; nothing is read any more."""
+        return self._bad(Bad("incomplete head"), self._data[self._at :])
+
+    def next(self) -> Event | None:
+        """The next event, or None when more bytes are needed."""
+        return _STEPS[self._state](self)
+
+    def body(self, length: int) -> None:
+        """How the body after the last Head is delimited."""
+        if length > 0:
+            self._left, self._state = length, COUNTED
+        elif length == NONE:
+            self.whole = True
+        else:
+            self._state = SIZE_STATE if length == CHUNKED else RAW
+
+    def eof(self) -> bool:
+        """The peer will send no more: whether the message ended cleanly by that."""
+        return self._state == RAW or (self._state == HEAD and not self.pending())
+
+    # -- heads
+
+    def _head(self) -> Event | None:
+        raise NotImplementedError
+
+    def _take(self) -> bytes | None:
+        """A whole head, with its empty line; or None."""
+        data, at = self._data, self._at
+        end = data.find(b"\r\n\r\n", at + self._seen)
+        if end < 0:
+            self._seen = max(len(data) - at - 3, 0)
+            return None
+        end += 4
+        self._seen, self._at = 0, end
+        return data if not at and end == len(data) else data[at:end]
+
+    def _bad(self, error: Bad, head: bytes) -> Bad:
+        """Read what can be read of a bad head, and stop reading."""
+        limits = self.limits
+        line, _, rest = head.partition(b"\r\n")
+        match = _START(line[: limits.request_line])
+        if match is not None:
+            error.start = (match[1], match[2])
+        for text in rest[: limits.headers].split(b"\r\n", limits.header_count)[: limits.header_count]:
+            if len(text) <= limits.header_line and _LINE(text):
+                error.fields += pairs(text + b"\r\n")
+        self.clear()
+        return error
+
+    # -- bodies
+
+    def _counted(self) -> bytes | None:
+        data, at = self._data, self._at
+        size = len(data) - at
+        if not size:
+            return None
+        left = self._left
+        if size <= left:
+            if at:
+                data = data[at:]
+            self._data, self._at = b"", 0
+        else:
+            size = left
+            self._at = at + size
+            data = data[at : at + size]
+        self._left = left - size
+        if not self._left:
+            self.whole, self._state = True, HEAD
+        return data
+
+    def _raw(self) -> bytes | None:
+        data, at = self._data, self._at
+        self._data, self._at = b"", 0
+        return (data[at:] if at else data) or None
+
+    def _chunks(self) -> Event | None:
+        """All that is there of a chunked body, up to its last chunk."""
+        data, at, state, left = self._data, self._at, self._state, self._left
+        size, parts, bad = len(data), [], ""
+        while True:
+            if state == DATA:
+                end = at + left
+                if end > size:
+                    if at < size:
+                        parts.append(data[at:])
+                        left, at = end - size, size
+                    break
+                parts.append(data[at:end])
+                at, left, state = end, 0, AFTER
+            elif state == AFTER:
+                if not data.startswith(b"\r\n", at):
+                    if data[at:] not in (b"", b"\r"):
+                        bad = "chunk longer than its size"
+                    break
+                at, state = at + 2, SIZE_STATE
+            else:
+                end = data.find(b"\r\n", at, at + SIZE_LINE + 2)
+                if end < 0:
+                    if size - at > SIZE_LINE + 1:
+                        bad = "chunk size line too long"
+                    break
+                match = SIZE(data, at, end)
+                if match is None:
+                    bad = "bad chunk size"
+                    break
+                at, left = end + 2, int(match[1], 16)
+                if not left:
+                    state = TRAILER
+                    break
+                state = DATA
+        self._state, self._left, self._at = state, left, at
+        if at == size:
+            self._data, self._at = b"", 0
+        if parts:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if bad:
+            self.clear()
+            raise Bad(bad, 400, "malformed_body")
+        return self._trailers() if state == TRAILER else None
+
+    def _trailers(self) -> Event | None:
+        data, at, limits = self._data, self._at, self.limits
+        if data.startswith(b"\r\n", at):
+            self._at, self._seen, self._state = at + 2, 0, HEAD
+            return END
+        block = self._take()
+        if len(block or data) - (0 if block else at) > limits.headers + 2:
+            self.clear()
+            raise Bad("trailers too large", 431, "trailers_too_large")
+        if block is None:
+            return None
+        match = TRAILERS(block)
+        trailers = pairs(match[1]) if match is not None else []
+        if match is None or len(trailers) > limits.header_count:
+            self.clear()
+            raise Bad("malformed trailers", 400, "malformed_body")
+        self._state = HEAD
+        return End(trailers)
+
+    def _broken(self) -> None:
+        self._data, self._at = b"", 0
+
+
+_STEPS: Final = (
+    lambda reader: reader._head(),
+    Reader._counted,
+    Reader._raw,
+    Reader._chunks,
+    Reader._chunks,
+    Reader._chunks,
+    Reader._trailers,
+    Reader._broken,
+)
+
+
+class Requests(Reader):
+    """The direction from a client."""
+
+    __slots__ = ("_blank",)
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._blank = False  # an empty line before the head was skipped (RFC 9112, 2.2: at least one; here: at most)
+
+    def _head(self) -> Head | None:
+        data = self._data
+        if self._at == len(data):
+            return None
+        if not self._blank and not self._seen and data.startswith(b"\r", self._at):
+            if not data.startswith(b"\r\n", self._at):
+                if len(data) - self._at > 1:
+                    raise self._bad(Bad("malformed head"), b"")
+                return None
+            self._blank = True
+            self._at += 2
+            return self._head()
+        head = self._take()
+        if head is None:
+            data = data[self._at :]
+            self._data, self._at = data, 0
+            self._scan(data)
+            return None
+        limits, size = self.limits, len(head)
+        match = REQUEST(head)
+        if match is None or size > limits.request_line or size > limits.header_line or size > limits.headers:
+            self._scan(head)
+        if match is None:
+            if _VERSION(head):
+                raise self._bad(Bad("HTTP version not supported", 505, "http_version_not_supported"), head)
+            raise self._bad(Bad("malformed head"), head)
+        method, target, minor, block = match.groups()
+        fields = pairs(block)
+        if len(fields) > limits.header_count:
+            self._scan(head)
+        self._blank, self._mark, self._lines, self._begin = False, 0, 0, 0
+        return Head((method, target, minor), fields)
+
+    def _scan(self, data: bytes) -> None:
+        """
+        Raise for the first byte of a head, whole or not, that cannot be right: one too many, or a bare LF.
+
+        What was looked at before is not looked at again: C{_mark} is the start of the first line that was not complete,
+        C{_lines} how many were, C{_begin} where the fields begin.
+        """
+        limits, size = self.limits, len(data)
+        while self._mark < size:
+            mark, lines = self._mark, self._lines
+            at = data.find(b"\n", mark)
+            end = size if at < 0 else at  # of the line with its CR
+            most = limits.header_line if lines else limits.request_line
+            faults = []
+            over = mark + most
+            if end > over + 1 or (end == over + 1 and data[over] != 13):
+                faults.append((over, 0 if not lines else 1))
+            if at >= 0 and (at == mark or data[at - 1] != 13):
+                faults.append((at, 4))
+            if lines and (end > mark + 1 or data[mark] != 13):  # not the empty line
+                if end + (at >= 0) > self._begin + limits.headers:
+                    faults.append((max(self._begin + limits.headers, mark), 2))
+                if lines > limits.header_count:
+                    faults.append((mark, 3))
+            if faults:
+                text, status, event = _FAULTS[min(faults)[1]]
+                raise self._bad(Bad(text, status, event), data)
+            if at < 0:
+                return
+            self._mark, self._lines = at + 1, lines + 1
+            if not lines:
+                self._begin = at + 1
+
+
+_FAULTS: Final = (
+    ("request line too long", 414, "request_line_too_long"),
+    ("header line too long", 431, "header_line_too_long"),
+    ("header fields too large", 431, "headers_too_large"),
+    ("too many header fields", 431, "too_many_headers"),
+    ("malformed head", 400, "malformed_head"),
+)
+
+
+class Responses(Reader):
+    """The direction from an upstream."""
+
+    __slots__ = ()
+
+    def _head(self) -> Head | None:
+        if self._at == len(self._data):
+            return None
+        head = self._take()
+        size, most = self.pending() if head is None else len(head), self.limits.response_headers
+        if size > most:
+            self.clear()
+            raise Bad("response head too large", 502, "response_headers_too_large")
+        if head is None:
+            return None
+        match = RESPONSE(head)
+        if match is None:
+            match = RESPONSE(unfold(head))
+            if match is None:
+                self.clear()
+                raise Bad("malformed response head", 502, "malformed_response")
+        minor, status, block = match.groups()
+        return Head((minor, status), pairs(block))
+
+
+def unfold(head: bytes) -> bytes:
+    """A head whose folded lines are joined by SP (RFC 9112, 5.2); one right behind the start line stays an error."""
+    start, mark, rest = head.partition(b"\r\n")
+    return head if rest[:1] in b" \t" else start + mark + _FOLD.sub(b" ", rest)

@@ -1,0 +1,270 @@
+"""
+What the connections of all codecs share: collected writes, pausing in both directions, clocks, and the ways to end.
+
+Rules
+- Writes are collected between cork() and uncork(), so that a message goes out in one system call.  Each read is handled
+  corked, and so are the first bytes of each message.
+- One L{protogate.wheel.Timer} a connection.  watch() arms it only when it would fire too late, and tick() looks at
+  every clock when it does: what starts a clock costs a comparison.
+- Every end has a deadline: a peer that does not take the rest is aborted when it took nothing for the stall time.
+- Whoever closes while the peer may still be sending lingers: a reset would destroy what it has not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer, ISSLTransport
+from twisted.internet.protocol import Protocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from protogate.context import Context
+from protogate.errors import Abort
+
+if TYPE_CHECKING:
+    from protogate.halves import Half
+
+MOST: Final = 65536
+"""Collected bytes that are written without waiting for uncork()."""
+PATIENCE: Final = 30.0
+"""Seconds until a closing connection is aborted where the stall clock is off."""
+LINGER: Final = 5.0
+"""Seconds that a closed connection goes on reading."""
+LINGER_BYTES: Final = 1 << 20
+"""Bytes that it reads and throws away meanwhile."""
+LOOKS: Final = 8
+"""How often within a stall time somebody looks whether bytes moved."""
+
+
+@implementer(IPushProducer)
+class Connection(Protocol):
+    """
+    @ivar context: clocks, limits and counters.
+    @ivar closed: fires with None when the connection is gone.
+    @ivar full: the transport does not want more for now.
+    @ivar draining: no new requests.
+    @ivar dead: nothing can be written any more.
+    @ivar lingering: all was said, only reading goes on.
+    """
+
+    transport: Any
+    full = False
+    draining = False
+    dead = False
+    lingering = False
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.now = context.wheel.now
+        self.closed: Deferred[None] = Deferred()
+        self.timer = context.wheel.timer(self._rings)
+        self._due = inf  # when the timer fires
+        self._corks = self._size = 0
+        self._out: list[bytes] = []
+        self._written = 0  # bytes given to the transport
+        self._flushed = -1  # of these, flushed when somebody looked last; -1 = nothing was waiting
+        self._moved = 0.0  # when that number changed last
+        self._left = 0  # bytes that may still be thrown away while lingering
+
+    @property
+    def busy(self) -> int:
+        """Requests under way."""
+        return len(self.halves())
+
+    # -- for the codec to fill in
+
+    def halves(self) -> Collection[Half]:
+        """The requests under way."""
+        raise NotImplementedError
+
+    def gone(self, half: Half) -> Abort:
+        """The Abort for a half whose connection is lost."""
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        """Take no new request; close when the current ones have ended."""
+        raise NotImplementedError
+
+    def late(self, now: float) -> float:
+        """Look at every clock; returns seconds until somebody must look again, C{inf} when no clock runs."""
+        raise NotImplementedError
+
+    def patience(self) -> float:
+        """Seconds without a flushed byte after which the peer is given up; 0 = off."""
+        raise NotImplementedError
+
+    # -- writing
+
+    def connectionMade(self) -> None:
+        self._write = self.transport.write
+        self.transport.registerProducer(self, True)
+
+    def put(self, data: bytes) -> None:
+        """Write, now or when uncorked."""
+        if self._corks:
+            self._out.append(data)
+            self._size += len(data)
+            if self._size > MOST:
+                Connection.flush(self)
+        elif not self.dead:
+            self._written += len(data)
+            self._write(data)
+
+    def cork(self) -> None:
+        """Collect what is written until as many uncork()."""
+        self._corks += 1
+
+    def uncork(self) -> None:
+        """See cork()."""
+        self._corks -= 1
+        if not self._corks:
+            self.flush()
+
+    def flush(self) -> None:
+        """Give what was collected to the transport."""
+        out = self._out
+        if out:
+            self._out, self._size = [], 0
+            if not self.dead:
+                data = out[0] if len(out) == 1 else b"".join(out)
+                self._written += len(data)
+                self._write(data)
+
+    def unsent(self) -> int:
+        """Bytes written to the transport that the kernel has not taken yet."""
+        transport = self.transport
+        unsent = getattr(transport, "unsent", None)
+        if unsent is not None:
+            return int(unsent())
+        buffer = getattr(transport, "dataBuffer", None)
+        if buffer is not None:  # twisted.internet.abstract.FileDescriptor
+            return int(len(buffer) - transport.offset + transport._tempDataLen)
+        return 1 if self.full else 0
+
+    def stalled(self, now: float) -> float:
+        """Seconds for which the peer took nothing although something was waiting."""
+        unsent = self.unsent()
+        flushed = self._written - unsent if unsent else -1
+        if flushed < 0 or flushed != self._flushed:
+            self._flushed, self._moved = flushed, now
+        return now - self._moved
+
+    # -- the transport's producer
+
+    def pauseProducing(self) -> None:
+        self.full = True
+        for half in list(self.halves()):
+            if half.outgoing is not None:
+                half.outgoing.pauseProducing()
+        self.stalled(self.now())
+        self.watch(self.look())
+
+    def resumeProducing(self) -> None:
+        self.full = False
+        for half in list(self.halves()):
+            if not self.full and half.outgoing is not None:
+                half.outgoing.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """connectionLost says the same."""
+
+    # -- clocks
+
+    def look(self) -> float:
+        """Seconds between two looks at a stall; C{inf} where that clock is off."""
+        return (self.patience() or inf) / LOOKS
+
+    def watch(self, delay: float) -> None:
+        """Have late() called in at most so many seconds."""
+        if delay != inf:
+            due = self.now() + delay
+            if due < self._due:
+                self._due = due
+                self.timer.set(delay)
+
+    def _rings(self) -> None:
+        self._due = inf
+        now = self.now()
+        if not self.dead:
+            delay = self.late(now)
+            if self.dead:  # then its end has set the timer
+                return
+        elif self.lingering:
+            self._leave()
+            return
+        else:
+            patience = self.patience() or PATIENCE
+            if self.stalled(now) >= patience:
+                self.transport.abortConnection()
+                return
+            delay = patience / LOOKS
+        self.watch(max(delay, 0.0))
+
+    # -- ends
+
+    def close(self) -> None:
+        """Everything was said: send it, then close."""
+        if not self.dead:
+            self.flush()
+            self.dead = True
+            self.transport.unregisterProducer()
+            self._leave()
+
+    def linger(self) -> None:
+        """Everything was said, but the peer may not have stopped: send it, read on for a while, then close."""
+        if self.dead:
+            return
+        transport = self.transport
+        lose = None if ISSLTransport.providedBy(transport) else getattr(transport, "loseWriteConnection", None)
+        self.flush()
+        self.dead = self.lingering = True
+        self._left = LINGER_BYTES
+        transport.unregisterProducer()
+        transport.resumeProducing()
+        if lose is not None:
+            lose()
+        self._due = inf
+        self.watch(LINGER)
+
+    def discard(self, data: bytes) -> None:
+        """Something was read on a dead connection."""
+        if self.lingering:
+            self._left -= len(data)
+            if self._left < 0:
+                self.lingering = False
+                self.transport.abortConnection()
+
+    def _leave(self) -> None:
+        """Close for good, and see to it that this comes to an end."""
+        self.lingering = False
+        self.stalled(self.now())
+        self._due = inf
+        self.watch((self.patience() or PATIENCE) / LOOKS)
+        self.transport.loseConnection()
+
+    def abort(self) -> None:
+        """Drop everything now."""
+        if not self.dead or self.lingering:
+            self.dead, self.lingering = True, False
+            self._out = []
+            self.transport.unregisterProducer()
+            self.transport.abortConnection()
+        self.end()
+
+    def end(self) -> None:
+        """Every request under way ends here."""
+        for half in list(self.halves()):
+            half.lost(self.gone(half))
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        self.dead, self.lingering = True, False
+        self._out = []
+        self.timer.close()
+        self.end()
+        closed, self.closed = self.closed, self.closed
+        if not closed.called:
+            closed.callback(None)
