@@ -142,14 +142,9 @@ class Fields:
         """C{key in map}.  Raises ValueError for a name that is never there."""
         get, name = self._get, self._name(key)
         if isinstance(name, bytes):
-            return Code(BOOL, lambda exchange: any(key == name for key, _ in get(exchange)))
+            return Code(BOOL, lambda exchange: name in [key for key, _ in get(exchange)])
         find = name
-
-        def run(exchange: Any) -> bool:
-            wanted = find(exchange)
-            return any(key == wanted for key, _ in get(exchange))
-
-        return Code(BOOL, run)
+        return Code(BOOL, lambda exchange: find(exchange) in [key for key, _ in get(exchange)])
 
     def size(self) -> Code:
         """C{size(map)}."""

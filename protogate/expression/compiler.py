@@ -80,7 +80,7 @@ class _Compiler:
         """The code of a node that must be of that type."""
         code = self.value(node)
         if code.type != kind:
-            raise Fault(f"{what} must be a {kind}, this is {_article(code.type)}", _start(node))
+            raise Fault(f"{what} must be a {kind}, this is {code.type.described}", _start(node))
         return code
 
     def entry(self, node: Node) -> Entry:  # noqa: PLR0911
@@ -121,7 +121,7 @@ class _Compiler:
         of = self.entry(node.of)
         if isinstance(of, Code):
             if is_list(of.type) or of.type != STRING:
-                raise Fault(f"{_article(of.type)} has no members", node.at)
+                raise Fault(f"{of.type.described} has no members", node.at)
             raise Fault(f'a string has no member "{node.name}"{_call(node.name)}', node.at)
         if isinstance(of, Table):
             whole = _spelled(node.of)
@@ -137,7 +137,7 @@ class _Compiler:
     def _index(self, node: Index) -> Code:
         of = self.entry(node.of)
         if not isinstance(of, Table):
-            what = _article(of.type) if isinstance(of, Code) else _spelled(node.of)
+            what = of.type.described if isinstance(of, Code) else _spelled(node.of)
             raise Fault(f"only maps have keys in brackets, {what} has none", node.at)
         key = self.typed(node.key, STRING, "a key")
         try:
@@ -150,8 +150,8 @@ class _Compiler:
         for item, code in zip(node.items[1:], codes[1:], strict=True):
             if not comparable(code.type, codes[0].type):
                 raise Fault(
-                    f"the items of a list are of one type: this is {_article(code.type)}, "
-                    f"the first is {_article(codes[0].type)}",
+                    f"the items of a list are of one type: this is {code.type.described}, "
+                    f"the first is {codes[0].type.described}",
                     _start(item),
                 )
         kind = list_of(codes[0].type if codes else None)
@@ -170,7 +170,7 @@ class _Compiler:
         code = self.value(node.operand)
         if code.type not in (INT, DOUBLE):
             raise Fault(
-                f'what stands behind "-" must be an int or a double, this is {_article(code.type)}',
+                f'what stands behind "-" must be an int or a double, this is {code.type.described}',
                 _start(node.operand),
             )
         if code.run is None:
@@ -187,10 +187,10 @@ class _Compiler:
             if "null" in (left.type.name, right.type.name):
                 hint = "; nothing is null here: what is missing is empty"
             raise Fault(
-                f'"{node.operator}" cannot compare {_article(left.type)} with {_article(right.type)}{hint}', node.at
+                f'"{node.operator}" cannot compare {left.type.described} with {right.type.described}{hint}', node.at
             )
         if node.operator not in ("==", "!=") and left.type not in ORDERED:
-            raise Fault(f'"{node.operator}" needs numbers, strings or bools, this is {_article(left.type)}', node.at)
+            raise Fault(f'"{node.operator}" needs numbers, strings or bools, this is {left.type.described}', node.at)
         return compare(node.operator, left, right)
 
     def _in(self, node: Relation) -> Code:
@@ -198,7 +198,7 @@ class _Compiler:
         table = self.entry(node.right)
         if isinstance(table, Table):
             if left.type != STRING:
-                raise Fault(f"the keys of a map are strings, this is {_article(left.type)}", _start(node.left))
+                raise Fault(f"the keys of a map are strings, this is {left.type.described}", _start(node.left))
             try:
                 return table.holds(left)
             except ValueError as error:
@@ -206,10 +206,10 @@ class _Compiler:
         right = self.value(node.right)
         if not is_list(right.type):
             hint = "; use .contains()" if right.type == STRING else ""
-            raise Fault(f'"in" needs a list or a map on its right, this is {_article(right.type)}{hint}', node.at)
+            raise Fault(f'"in" needs a list or a map on its right, this is {right.type.described}{hint}', node.at)
         element = right.type.element
         if element is not None and not comparable(left.type, element):
-            raise Fault(f'"in": {_article(left.type)} is never in a {right.type}', node.at)
+            raise Fault(f'"in": {left.type.described} is never in a {right.type}', node.at)
         return among(left, right)
 
     def _logic(self, node: Logic) -> Code:
@@ -227,7 +227,7 @@ class _Compiler:
         yes, no = self.value(node.yes), self.value(node.no)
         if yes.type != no.type:
             raise Fault(
-                f"both sides of a choice are of one type: {_article(yes.type)} and {_article(no.type)}", node.at
+                f"both sides of a choice are of one type: {yes.type.described} and {no.type.described}", node.at
             )
         if test.run is None:
             return yes if test.value else no
@@ -267,7 +267,7 @@ class _Compiler:
             raise Fault(f'{_spelled(of)} has no function "{node.name}"', node.at)
         text = self.value(of)
         if text.type != STRING:
-            raise Fault(f".{node.name}() is called on strings, this is {_article(text.type)}", node.at)
+            raise Fault(f".{node.name}() is called on strings, this is {text.type.described}", node.at)
         self._arity(node, 1)
         part = self.typed(node.arguments[0], STRING, f"the argument of {node.name}()")
         if node.name == "matches":
@@ -285,7 +285,7 @@ class _Compiler:
             return entry.size()
         code = self.value(of)
         if not _sized(code):
-            raise Fault(f"size() is of strings, lists and maps, this is {_article(code.type)}", node.at)
+            raise Fault(f"size() is of strings, lists and maps, this is {code.type.described}", node.at)
         if code.run is None:
             return constant(INT, len(code.value))
         run = code.raw or code.run
@@ -325,12 +325,7 @@ def _sized(entry: Code | Table) -> bool:
 
 
 def _described(entry: Code | Table) -> str:
-    return _article(entry.type) if isinstance(entry, Code) else "a map"
-
-
-def _article(kind: Type) -> str:
-    name = str(kind)
-    return name if name.startswith("an ") or name == "null" else f"{'an' if name[0] == 'i' else 'a'} {name}"
+    return entry.type.described if isinstance(entry, Code) else "a map"
 
 
 def _call(name: str) -> str:

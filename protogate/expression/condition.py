@@ -52,7 +52,7 @@ def compile(text: str, *, response: bool = False) -> Condition:  # noqa: A001
     """
     code = _code(text, response)
     if code.type != BOOL:
-        raise Fault(f"a condition must be a bool, this is a {code.type}", 0).within(text)
+        raise Fault(f"a condition must be a bool, this is {code.type.described}", 0).within(text)
     if code.run is None:
         return ALWAYS_TRUE if code.value else ALWAYS_FALSE
     return cast("Condition", code.run)
@@ -68,7 +68,7 @@ def expression(text: str, *, response: bool = False) -> Key:
     """
     code = _code(text, response)
     if code.type not in SCALARS:
-        raise Fault(f"a key must be a string, a number or a bool, this is a {code.type}", 0).within(text)
+        raise Fault(f"a key must be a string, a number or a bool, this is {code.type.described}", 0).within(text)
     return cast("Key", rendered(code).closure)
 
 

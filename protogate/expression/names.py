@@ -71,7 +71,8 @@ def _response_headers(exchange: Any) -> Any:
 
 
 def _remote(exchange: Any) -> int:
-    return int(round(exchange.ledger.remote(exchange.wheel.now()) * 1000))
+    seconds: float = exchange.ledger.remote(exchange.wheel.now())
+    return round(seconds * 1000)
 
 
 def _attribute(kind: Any, path: str, latin: bool = False) -> Code:

@@ -100,7 +100,7 @@ def _parts(text: str, response: bool) -> list[str | tuple[Run, Run]]:
         node, at = _expression(text, opening.start(), at)
         code = compiler.compile(node, names)
         if code.type not in SCALARS:
-            raise Fault(f"${{…}} must be a string, a number or a bool, this is a {code.type}", opening.end())
+            raise Fault(f"${{…}} must be a string, a number or a bool, this is {code.type.described}", opening.end())
         code = rendered(code)
         if code.run is None:
             literal += code.value

@@ -21,6 +21,12 @@ class Type:
             return self.name
         return "an empty list" if self.element is None else f"list of {self.element}"
 
+    @property
+    def described(self) -> str:
+        """With its article: C{an int}."""
+        name = str(self)
+        return name if name.startswith("an ") or name == "null" else f"{'an' if name == 'int' else 'a'} {name}"
+
 
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
