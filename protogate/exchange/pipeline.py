@@ -297,6 +297,8 @@ def _failed(module: IBound, exchange: Exchange, error: Exception) -> None:
     """
     A module failed: return to go on behind it.
 
+    An exception that is no Abort is a bug somewhere: its traceback is logged, whatever becomes of the chain.
+
     @raise Exception: what the caller is told.
     """
     if isinstance(error, CancelledError) and exchange.request.gone is not None and not module.outlives:
@@ -304,27 +306,22 @@ def _failed(module: IBound, exchange: Exchange, error: Exception) -> None:
     if isinstance(error, Abort) and error.who is CLIENT:
         raise error
     module.failures += 1
-    if not module.proceeds:
-        if isinstance(error, Abort):
-            raise error
-        raise _abort(f"module {module.name} ({module.stage}): {type(error).__name__}: {error}") from error
-    if isinstance(error, Abort):
-        _log.warn(
-            "module {module} ({stage}) failed in exchange {exchange}, going on: {reason}",
-            module=module.name,
-            stage=module.stage,
-            exchange=exchange.id,
-            reason=error.reason,
-        )
-    else:
+    told = {"module": module.name, "stage": module.stage, "exchange": exchange.id}
+    if not isinstance(error, Abort):
         _log.failure(
-            "module {module} ({stage}) failed in exchange {exchange}, going on",
+            "module {module} ({stage}) failed in exchange {exchange}: {handle}",
             failure=Failure(error, type(error), error.__traceback__),
             level=LogLevel.error,
-            module=module.name,
-            stage=module.stage,
-            exchange=exchange.id,
+            handle="continue" if module.proceeds else "return",
+            **told,
         )
+    elif module.proceeds:
+        _log.warn("module {module} ({stage}) failed in exchange {exchange}: continue: {reason}", reason=error, **told)
+    if module.proceeds:
+        return
+    if isinstance(error, Abort):
+        raise error
+    raise _abort(f"module {module.name} ({module.stage}): {type(error).__name__}: {error}") from error
 
 
 def _cancel(deferred: Deferred[Any]) -> None:

@@ -306,7 +306,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
-def test_failure_ends_the_stage_with_an_abort_that_names_the_module(exchange, fails):
+def test_failure_ends_the_stage_with_an_abort_that_names_the_module(exchange, flush_errors, fails):
     bound = FakeBound(fails(ValueError("no luck")), "lucky")
     with pytest.raises(Abort) as caught:
         run([bound, noting("b")], exchange)
@@ -315,6 +315,7 @@ def test_failure_ends_the_stage_with_an_abort_that_names_the_module(exchange, fa
     assert abort.reason == "module lucky (PRE_REQUEST): ValueError: no luck"
     assert abort.detail == ""
     assert isinstance(abort.__cause__, ValueError)
+    assert [failure.value for failure in flush_errors()] == [abort.__cause__]
     assert bound.failures == 1
     assert exchange.seen == []
 
@@ -350,11 +351,12 @@ def test_abort_that_blames_the_client_is_a_verdict_that_nothing_overrides(exchan
     assert (exchange.seen, bound.failures) == ([], 0)
 
 
-def test_later_failure_fails_the_deferred(exchange):
+def test_later_failure_fails_the_deferred(exchange, flush_errors):
     waits = Deferred()
     results = outcomes(run([noting("a", waits), noting("b")], exchange))
     waits.errback(ValueError("no luck"))
     assert results[0].value.reason == "module a (PRE_REQUEST): ValueError: no luck"
+    assert len(flush_errors(ValueError)) == 1
     assert exchange.seen == ["a"]
 
 
@@ -366,11 +368,12 @@ def test_later_failure_goes_on_when_the_binding_says_so(exchange):
     assert (results, exchange.seen, bound.failures) == ([None], ["b"], 1)
 
 
-def test_failure_behind_one_that_waited_fails_the_deferred(exchange):
+def test_failure_behind_one_that_waited_fails_the_deferred(exchange, flush_errors):
     waits = Deferred()
     results = outcomes(run([noting("a", waits), FakeBound(raising(ValueError("no luck")), "b")], exchange))
     waits.callback(None)
     assert results[0].value.reason == "module b (PRE_REQUEST): ValueError: no luck"
+    assert len(flush_errors(ValueError)) == 1
 
 
 def test_condition_that_raises_counts_as_the_module(exchange, flush_errors):
@@ -381,7 +384,7 @@ def test_condition_that_raises_counts_as_the_module(exchange, flush_errors):
     bound.proceeds = True
     assert run([bound, noting("b")], exchange) is None
     assert exchange.seen == ["b"]
-    assert len(flush_errors(TypeError)) == 1
+    assert len(flush_errors(TypeError)) == 2
 
 
 def test_what_is_no_exception_is_nobodys_to_handle(exchange):
@@ -576,9 +579,9 @@ def test_later_cancelled_error_of_a_client_that_left_passes_through(exchange):
 
 def test_cancelled_error_while_the_client_is_there_is_the_modules_own(exchange, flush_errors):
     assert run([FakeBound(raising(CancelledError()), proceeds=True), noting("b")], exchange) is None
-    assert len(flush_errors(CancelledError)) == 1
     with pytest.raises(Abort, match="CancelledError"):
         run([FakeBound(raising(CancelledError()))], exchange)
+    assert len(flush_errors(CancelledError)) == 2
 
 
 def test_cancelled_error_in_the_last_stage_does_not_end_it(exchange, flush_errors):
@@ -590,7 +593,7 @@ def test_cancelled_error_in_the_last_stage_does_not_end_it(exchange, flush_error
 
 
 @pytest.mark.parametrize("kind", ["none", "response", "deferred", "late deferred", "coroutine", "raises"])
-def test_module_that_makes_the_client_leave_is_the_last_one(exchange, kind):
+def test_module_that_makes_the_client_leave_is_the_last_one(exchange, flush_errors, kind):
     first, body, cancelled, started = Deferred(), FakeBody(), [], []
 
     async def coroutine():
@@ -617,6 +620,7 @@ def test_module_that_makes_the_client_leave_is_the_last_one(exchange, kind):
     assert body.stopped == (kind in ("response", "deferred"))
     assert len(cancelled) == (kind == "late deferred")
     assert started == []
+    assert len(flush_errors(ValueError)) == (kind == "raises")
 
 
 def test_client_that_leaves_inside_the_cancel_of_a_timeout_ends_the_chain(exchange):
