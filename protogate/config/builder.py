@@ -51,15 +51,16 @@ class Place:
 class _Frame:
     """A container that is not closed yet."""
 
-    __slots__ = ("anchor", "key", "keyed", "place", "start", "value")
+    __slots__ = ("anchor", "dropped", "key", "keyed", "place", "start", "value")
 
     def __init__(self, value: Any, place: Place | None, anchor: str | None, start: int) -> None:
         self.value = value
         self.place = place
         self.anchor = anchor
         self.start = start  # how many nodes there were before this one
-        self.key: str | None = None  # of the value that comes next; None with keyed = its value is dropped
+        self.key = ""  # of the value that comes next
         self.keyed = False  # a mapping: the key was there
+        self.dropped = False  # a mapping: the value that comes next has no place
 
 
 class Builder:
@@ -95,7 +96,7 @@ class Builder:
             if type(frame.value) is list:
                 path.append(len(frame.value))
             elif frame.keyed:
-                path.append(frame.key or "")
+                path.append(frame.key)
         return tuple(path)
 
     def fault(self, message: str, mark: Any) -> None:
@@ -109,24 +110,20 @@ class Builder:
     def key(self, key: str, mark: Any) -> None:
         """The key of the value that comes next."""
         frame = self._stack[-1]
-        frame.keyed = True
+        frame.keyed, frame.key = True, key
         if key in frame.value:
-            path = (*self.path()[:-1], key)
-            first = frame.place.inner[key].key if frame.place and key in frame.place.inner else None
-            before = f", first in line {first[0]}" if first else ""
-            message = f"this key is given twice{before}; keep one of them"
-            self.faults.append(Located(message, path, self.locate(mark)))
-            self.bad_key()
-            return
-        frame.key = key
-        if frame.place is not None:
+            first = frame.place.inner[key].key if frame.place is not None else None
+            before = f", first in line {first[0]}" if first is not None else ""
+            self.fault(f"this key is given twice{before}; keep one of them", mark)
+            frame.dropped = True
+        elif frame.place is not None:
             position = self.locate(mark)
             frame.place.inner[key] = Place(position, position)
 
     def bad_key(self) -> None:
         """A key that is none; the value that comes next is dropped."""
-        self._stack[-1].keyed = True
-        self._stack[-1].key = None
+        frame = self._stack[-1]
+        frame.keyed, frame.key, frame.dropped = True, "?", True
 
     def scalar(self, value: Any, mark: Any, anchor: str | None = None) -> None:
         """A value that is neither list nor mapping."""
@@ -193,7 +190,8 @@ class Builder:
             self.bad_key()
             return place
         key, frame.keyed = frame.key, False
-        if key is None:
+        if frame.dropped:
+            frame.dropped = False
             return place
         if frame.place is not None and place is not None:
             place.key = frame.place.inner[key].key

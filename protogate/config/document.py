@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from protogate.config import jsontext, yamltext
 from protogate.config.builder import Broken, Builder, Place, Position
-from protogate.config.faults import AtKey, ConfigFaults, Located, dotted
+from protogate.config.faults import AtKey, ConfigFaults, Located, line
 from protogate.errors import ConfigError
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -79,9 +79,7 @@ class Document:
 
 def describe(name: str, position: Position, fault: ConfigError) -> str:
     """One line for an operator."""
-    path = dotted(fault.path)
-    where = f"{name}:{position[0]}:{position[1]}: "
-    return f"{where}{path}: {fault.message}" if path else f"{where}{fault.message}"
+    return f"{name}:{position[0]}:{position[1]}: {line(fault)}"
 
 
 def parse(data: bytes, name: str) -> Document:
@@ -96,16 +94,12 @@ def parse(data: bytes, name: str) -> Document:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8-sig")
-        line = before.count("\n") + 1
-        column = len(before) - (before.rfind("\n") + 1) + 1
         message = f"the byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise _raised(name, [Located(message, (), (line, column))]) from None
+        raise _raised(name, [Located(message, (), _end(before))]) from None
     unseen = _unseen(text)
     if unseen is not None:
-        before = text[: unseen.start()]
-        position = before.count("\n") + 1, unseen.start() - before.rfind("\n")
         message = f"the invisible character U+{ord(unseen[0]):04X} has no place in a text file; remove it"
-        raise _raised(name, [Located(message, (), position)])
+        raise _raised(name, [Located(message, (), _end(text[: unseen.start()]))])
     if name.endswith(".json"):
         return _document(name, text, True)
     if _LOOKS_LIKE_JSON.match(text):
@@ -132,6 +126,11 @@ def _document(name: str, text: str, json: bool) -> Document:
         read(text, again)
         raise _raised(name, again.faults)
     return Document(name, text, json, builder.root)
+
+
+def _end(before: str) -> Position:
+    """Where the next character stands."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _unseen(text: str) -> re.Match[str] | None:

@@ -7,7 +7,9 @@ being built, and whoever called the builder puts its own place in front with L{u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from protogate.errors import ConfigError
 
@@ -63,4 +65,12 @@ def dotted(path: Sequence[str | int]) -> str:
 def line(fault: ConfigError) -> str:
     """C{routes[3].targets[0].weight: expected …}, for a fault whose file is not known."""
     path = dotted(fault.path)
-    return f"{path}: {fault.message}" if path else fault.message
+    return printable(f"{path}: {fault.message}" if path else fault.message)
+
+
+def printable(text: str) -> str:
+    """On one line: what would break it, or the terminal, is escaped."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

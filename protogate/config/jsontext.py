@@ -27,7 +27,6 @@ _TOKEN: Final = re.compile(
 )
 _SPACE: Final = re.compile(r"[ \t\n\r]*", re.ASCII)
 _RUN: Final = re.compile(r"""[^\s,:\[\]{}"]+|.""", re.ASCII | re.DOTALL)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 _VALUE, _FIRST, _KEY, _FIRST_KEY, _COLON, _NEXT, _DONE = range(7)
@@ -95,9 +94,8 @@ class _Reader:
 
     def _string(self, token: str, start: int) -> str:
         value: str = json.loads(token)
-        if _SURROGATE.search(value):
+        if scalar.halves(value):
             self._builder.fault("half a character: \\ud800 to \\udfff come in pairs", start)
-            return _SURROGATE.sub("?", value)
         return value
 
     def _mark(self, state: int, mark: str, start: int) -> int:

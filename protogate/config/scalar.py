@@ -29,6 +29,7 @@ _WHOLE: Final = (
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _SPECIAL: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _DIGITS: Final = 18  # what surely fits 64 bits
 _SECRET: Final = re.compile(r"(?<=//)\S*@|[^\s/@:]+:\S*@")
 
@@ -47,6 +48,11 @@ def plain(text: str) -> Any:
     if _SPECIAL.fullmatch(text):
         raise ValueError(f"{text} is no number here; text needs quotes")
     return text
+
+
+def halves(text: str) -> bool:
+    """Whether half a character is in it, which an escape can make and no file can hold."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
 
 
 def whole(text: str, base: int) -> int:

@@ -22,7 +22,7 @@ from protogate.config.units import written
 Schema = dict[str, Any]
 
 DURATION: Final = r"^(0|[0-9]{1,12}(\.[0-9]{1,9})?(ms|s|m|h|d))$"
-SIZE: Final = r"^(0|[0-9]{1,18}([KMG]i?B|B))$"
+SIZE: Final = r"^(0|[0-9]{1,19}([KMG]i?B|B))$"
 
 _CHOICES: Final[dict[str, Schema]] = {
     "Target": {"oneOf": [{"required": ["upstream"]}, {"required": ["url"]}]},

@@ -21,7 +21,6 @@ _SENTENCES: Final = (
     ("block sequence entries are not allowed", 'unexpected "- "; a list starts on a line of its own'),
     ("sequence entries are not allowed", 'unexpected "- "; a list starts on a line of its own'),
     ("could not find expected ':'", 'expected ":" after the key of line {context}'),
-    ("did not find expected ',' or ']'", 'expected "," or "]": the list that begins in line {context} is not closed'),
     ("expected ',' or ']'", 'expected "," or "]": the list that begins in line {context} is not closed'),
     (
         "did not find expected ',' or '}'",
@@ -31,7 +30,7 @@ _SENTENCES: Final = (
     ("did not find expected key", "expected a key: the indentation does not fit, or text needs quotes"),
     (
         "did not find expected '-' indicator",
-        'the indentation does not fit: expected "- ", the list that begins in line {context} goes on',
+        'the indentation does not fit the list that begins in line {context}: expected "- "',
     ),
     ("expected <block end>", "the indentation does not fit the lines above, or text needs quotes"),
     ("unknown escape character", "this escape is not known; write \\\\ for a backslash, or use single quotes"),
@@ -96,6 +95,8 @@ class _Reader:
                 value = scalar.plain(value)
             except ValueError as error:
                 builder.fault(str(error), event)
+        elif scalar.halves(value):  # libyaml refuses them itself
+            builder.fault("this escape is no character; write the character itself", event)
         if not builder.wants_key:
             builder.scalar(value, event, event.anchor)
             return
