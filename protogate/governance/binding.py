@@ -113,7 +113,7 @@ class Bound:
         warnings: Sequence[str] = (),
     ) -> None:
         self.name, self.stage, self.order, self.module = entry.name, stage, entry.rule_order, module
-        self.process = module.process
+        self.process: Callable[[Exchange], Any] = module.process
         self.timeout = float(entry.timeout)
         self.opens = entry.timeout_handle == "continue" if entry.timeout_handle else not guards
         self.proceeds = entry.exception_handle == "continue"
