@@ -23,7 +23,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IResolver
 from twisted.names import client, dns
-from twisted.names.error import DNSNameError
+from twisted.names.error import DNSNameError, DomainError
 from twisted.names.hosts import searchFileForAll
 from twisted.python.failure import Failure
 from twisted.python.filepath import FilePath
@@ -253,7 +253,7 @@ class Name:
     def _lost(self, error: BaseException) -> None:
         self._query = None
         self._resolver.count("dns_failure")
-        self._reason = _unknown(self._host, str(error) or type(error).__name__)
+        self._reason = _unknown(self._host, _words(error))
         self._failed = self._resolver.wheel.now() + SHORTEST
         self._tell(self._reason)
 
@@ -281,6 +281,7 @@ class Query:
         "_grace",
         "_host",
         "_lost",
+        "_nothing",
         "_open",
         "_resolver",
         "_services",
@@ -301,7 +302,7 @@ class Query:
         self._asking: list[Deferred[Any]] = []
         self._open = 0  # questions without an answer
         self._values: list[Any] = []
-        self._ttl = LONGEST
+        self._ttl = self._nothing = LONGEST  # of what there is; of there being nothing
         self._error: BaseException | None = None
         self._grace: Timer | None = None
 
@@ -361,14 +362,14 @@ class Query:
             self._ask(alias, kind, aliases + 1)
             return
         else:
-            self._ttl = min(self._ttl, _negative(result[1]))
+            self._nothing = min(self._nothing, _negative(result[1]))
         self._one(kind)
 
     def _failed(self, failure: Failure) -> None:
         if not self._open:
             return
         if failure.check(DNSNameError):  # an answer: there is no such name
-            self._ttl = min(self._ttl, SHORTEST)
+            self._nothing = SHORTEST
         else:
             self._error = failure.value
         self._one(0)
@@ -384,7 +385,7 @@ class Query:
         self.close()
         if self._values or self._error is None:
             values = tuple(sorted(self._values)) if self._services else _sorted(self._values)
-            self._found(values, self._ttl)
+            self._found(values, self._ttl if values else self._nothing)
         else:
             self._lost(self._error)
 
@@ -413,6 +414,12 @@ def _addresses(answer: Answer, host: str) -> Sequence[str]:
     if not answer.values:
         raise _unknown(host, NOTHING)
     return answer.values
+
+
+def _words(error: BaseException) -> str:
+    # A DomainError carries the whole message of the server, of which its class says what matters.
+    name = type(error).__name__
+    return name if isinstance(error, DomainError) else f"{name}: {error}"
 
 
 def _unknown(host: str, why: str) -> Abort:

@@ -275,7 +275,7 @@ def test_no_clock_runs_when_it_is_off() -> None:
 
 
 def test_an_address_that_fails_makes_the_resolver_ask_again() -> None:
-    bench = Bench("up.test")
+    bench = Bench("up.test", connect=60.0)
     bench.dns.zone = {("A", "up.test"): [a("up.test", "10.0.0.1", 3600)], ("AAAA", "up.test"): []}
     bench.connect()
     bench.time.clock.advance(10)

@@ -9,7 +9,7 @@ import pytest
 import pytest_twisted
 from fake_upstream import NXDOMAIN, SERVFAIL, FakeDns, Time, a, aaaa, cname, soa, srv
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.names import authority, dns, server
+from twisted.names import authority, common, dns, server
 
 from protogate.errors import ALWAYS, Abort, Phase
 from protogate.upstream.resolver import DOUBT, LONGEST, Answer, Resolver, Service, System, literal
@@ -356,6 +356,7 @@ async def test_a_real_name_server(tmp_path: Path) -> None:
 
     reactor: Any = installed
     zone = authority.FileAuthority.__new__(authority.FileAuthority)
+    common.ResolverBase.__init__(zone)
     zone.__dict__.update(
         _cache=None,
         records={
