@@ -44,6 +44,8 @@ from zope.interface import implementer
 
 from protogate.testing.transport import ALL, HIGH, ROUNDS, Address, Link, Net, Wire
 
+START: Final = 1000.0
+"""Seconds on a clock that was just made: as on a machine's own, 0.0 lies in the past."""
 STEP: Final = 0.05
 """Seconds by which the clock moves at once: about what a wheel turns."""
 EPHEMERAL: Final = 49152
@@ -219,6 +221,7 @@ class MemoryReactor:
 
     def __init__(self, most: int = ALL, high: int = HIGH) -> None:
         self.clock = Clock()
+        self.clock.advance(START)
         self.net = Net(most)
         self.high = high
         self.links: list[Link] = []
