@@ -186,9 +186,19 @@ def _uri_template(value: str) -> Matcher:
         parts.append(Part.REST if placeholder[2] else Part.ONE)
     if Part.REST in parts[:-1]:
         raise ValueError("{name*} stands at the end only: it takes all that follows")
-    spelled = {Part.ONE: "[^/]+", Part.REST: ".*"}
-    pattern = "".join("/" + (re.escape(part) if isinstance(part, str) else spelled[part]) for part in parts)
-    return Matcher(Kind.TEMPLATE, value, re.compile(pattern).fullmatch, parts=tuple(parts))
+    return Matcher(Kind.TEMPLATE, value, lambda path: _fits(parts, path.split("/")[1:]), parts=tuple(parts))
+
+
+def _fits(parts: list[str | Part], segments: list[str]) -> bool:
+    if parts[-1] is Part.REST:
+        if len(segments) < len(parts):
+            return False
+    elif len(segments) != len(parts):
+        return False
+    return all(
+        part is Part.REST or (bool(segment) if part is Part.ONE else part == segment)
+        for part, segment in zip(parts, segments, strict=False)
+    )
 
 
 _URI: Final[dict[str, Callable[[str], Matcher]]] = {

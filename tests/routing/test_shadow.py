@@ -1,0 +1,130 @@
+"""protogate.routing.shadow: rules that can never match.  That a warning is never wrong: see test_table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from asking import entry, router, rule
+
+from protogate.config import model
+from protogate.routing.shadow import open_head
+
+FIRST: Any = {"priority": 1}
+
+
+def warned(*rules: model.Rule) -> list[tuple[str | int, ...]]:
+    return [fault.path for fault in router(*rules).warnings]
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        # The same again.
+        (rule("/a"), rule("/a")),
+        (rule("/a"), rule("/%61")),
+        (rule("/a"), rule("/a", priority=-1)),
+        (rule("/a/{x}", "template"), rule("/a/{y}", "template")),
+        (rule("/a[0-9]", "regex"), rule("/a[0-9]", "regex")),
+        (rule("h=1", "exact", "header"), rule("H=1", "exact", "header")),
+        (rule("h", "exact", "header"), rule("h", "exact", "header")),
+        (rule("a.test", "exact", "host"), rule("A.test", "exact", "host")),
+        (rule("*.a.test", "exact", "host"), rule("*.a.test", "exact", "host")),
+        # A wider prefix, template, regex with a higher priority.
+        (rule("/a", "prefix", **FIRST), rule("/a")),
+        (rule("/a", "prefix", **FIRST), rule("/a/b", "prefix")),
+        (rule("/a", "prefix", **FIRST), rule("/a/", "prefix")),
+        (rule("/a/", "prefix", **FIRST), rule("/a/{x}", "template")),
+        (rule("/", "prefix", **FIRST), rule("/a/[0-9]+", "regex")),
+        (rule("/a", "prefix", **FIRST), rule("/a/[0-9]+", "regex")),
+        (rule("/a", "prefix"), rule("/a/[0-9]+", "regex")),
+        (rule("/{x}", "template", **FIRST), rule("/a")),
+        (rule("/a/{x*}", "template", **FIRST), rule("/a/b", "prefix")),
+        (rule("/a/{x*}", "template", **FIRST), rule("/a/{x}/c", "template")),
+        (rule("/a/{x}", "template", **FIRST), rule("/a/b", "template")),
+        (rule(".*", "regex", **FIRST), rule("/a", "prefix")),
+        (rule("^/.*$", "regex", **FIRST), rule("/a/{x}", "template")),
+        (rule(r"/a\.b.*", "regex", **FIRST), rule(r"/a\.bc/[x]", "regex")),
+        (rule(".*", "regex"), rule("/a.*", "regex")),
+        (rule("h", "exact", "header", **FIRST), rule("h=1", "exact", "header")),
+        (rule("h=1", "prefix", "header", **FIRST), rule("h=12", "exact", "header")),
+        (rule("h=.*", "regex", "header"), rule("h", "exact", "header")),
+        (rule("*.test", "exact", "host", **FIRST), rule("a.test", "exact", "host")),
+        (rule("*.test", "exact", "host", **FIRST), rule("*.a.test", "exact", "host")),
+        (rule(".*", "regex", "host", **FIRST), rule("*.a.test", "exact", "host")),
+        # Narrowed, but not more than the other.
+        (rule("/a", hosts=("*.test",), **FIRST), rule("/a", hosts=("a.test", "*.b.test"))),
+        (rule("/a", methods=("GET", "PUT"), **FIRST), rule("/a", methods=("PUT",))),
+        (rule("/a", hosts=("a.test", "b.test")), rule("/a", hosts=("b.test", "a.test"))),
+        # Final all the same.
+        (rule("/a", published=False), rule("/a")),
+        (rule("/a", "exact", "uri", entry(condition="source.tls")), rule("/a")),
+    ],
+)
+def test_a_rule_that_can_never_match_is_reported(wide: model.Rule, narrow: model.Rule) -> None:
+    assert warned(wide, narrow) == [("routes", 1)]
+    if wide.priority > narrow.priority:
+        assert warned(narrow, wide) == [("routes", 0)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (rule("/a"), rule("/b")),
+        (rule("/a"), rule("/a", "prefix")),
+        (rule("/a", "prefix", **FIRST), rule("/ab", "prefix")),
+        (rule("/a", "prefix", **FIRST), rule("/ab")),
+        (rule("/a", "prefix", **FIRST), rule("/a[0-9]+", "regex")),
+        (rule("/a/", "prefix", **FIRST), rule("/a", "prefix")),
+        (rule("/a/", "prefix", **FIRST), rule("/a")),
+        (rule("/a/b", "prefix", **FIRST), rule("/a/{x}", "template")),
+        (rule("/{x}", "template", **FIRST), rule("/a", "prefix")),
+        (rule("/{x}", "template", **FIRST), rule("/{x*}", "template")),
+        (rule("/{x}", "template", **FIRST), rule("/a/b")),
+        (rule("/{x}/{y}", "template", **FIRST), rule("/a/")),
+        (rule("/{x}/b", "template", **FIRST), rule("/a/c")),
+        (rule("/a/{x}", "template", **FIRST), rule("/b/{x}", "template")),
+        (rule("/.*", "regex", **FIRST), rule("*")),
+        (rule("/a|/.*", "regex", **FIRST), rule("/b")),
+        (rule("/a+.*", "regex", **FIRST), rule("/aab")),
+        (rule("q=.*", "regex", "query", **FIRST), rule("q=1", "exact", "query")),  # a value may hold a line feed
+        (rule("h=1", "exact", "header", **FIRST), rule("g=1", "exact", "header")),
+        (rule("h=1", "exact", "header", **FIRST), rule("h=1", "exact", "query")),
+        (rule(r"\*\..*", "regex", "host", **FIRST), rule("*.a.test", "exact", "host")),
+        (rule("*.a.test", "exact", "host", **FIRST), rule("a.test", "exact", "host")),
+        (rule("/a", hosts=("a.test",), **FIRST), rule("/a")),
+        (rule("/a", hosts=("a.test",), **FIRST), rule("/a", hosts=("a.test", "b.test"))),
+        (rule("/a", hosts=("*.a.test",), **FIRST), rule("/a", hosts=("*.test",))),
+        (rule("/a", methods=("GET",), **FIRST), rule("/a")),
+        (rule("/a", methods=("GET",), **FIRST), rule("/a", methods=("GET", "PUT"))),
+        (rule("/", "prefix", **FIRST), rule("a.test", "exact", "host")),
+    ],
+)
+def test_a_rule_that_can_match_is_not(first: model.Rule, second: model.Rule) -> None:
+    assert warned(first, second) == []
+
+
+def test_the_warning_names_both() -> None:
+    (warning,) = router(rule("/x"), rule("/a", name="old"), rule("/a", name="new")).warnings
+    assert warning.message == (
+        'rule "new" can never match: rule "old" (routes[1]) comes first and matches all that it would'
+    )
+
+
+def test_a_rule_of_another_zone_hides_nothing() -> None:
+    table = router(rule("/a", "exact", "uri", entry(zone="X")), rule("/a"), zone="PRO")
+    assert table.warnings == []
+
+
+def test_an_entry_behind_one_that_always_holds_is_reported() -> None:
+    table = router(rule("/a", "exact", "uri", entry(condition="source.tls"), entry(), entry(condition="true"), entry()))
+    assert [fault.path for fault in table.warnings] == [("routes", 0, "routes", 2), ("routes", 0, "routes", 3)]
+    assert "entry 1 always holds" in table.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "head"),
+    [(".*", ""), ("^.*$", ""), ("/a.*", "/a"), (r"/a\..*", "/a."), ("/a+.*", None), ("/a", None), (r"/\d.*", None)],
+)
+def test_open_head(pattern: str, head: str | None) -> None:
+    assert open_head(pattern) == head
