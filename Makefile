@@ -44,8 +44,8 @@ pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" f
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-bench: $(VENV)/bench.stamp neighbours  ## CPU per request of this gateway and of others, as a table
-	$(BIN)/python -m bench
+bench: $(VENV)/bench.stamp neighbours  ## CPU per request of this gateway and of others, as a table; ARGS="--seconds 10"
+	$(BIN)/python bench/compare.py $(ARGS)
 
 format: $(VENV)/test.stamp  ## mend style where ruff can
 	$(BIN)/ruff check --fix .
