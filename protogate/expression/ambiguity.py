@@ -248,7 +248,7 @@ def reason(node: Node, searched: bool) -> str:
     if empty:
         return empty
     try:
-        automaton = _Automaton(node, False, _COPIES)
+        automaton = _Automaton(node, False, 0)
         if any(_exponential(automaton, loop) for loop in automaton.loops()):
             return "a repetition can read the same text in several ways, so the time can double with each character"
         searched = searched and not _begins(node)
@@ -289,7 +289,7 @@ def _empty(node: Node) -> bool:
             return node.low == 0 or _empty(node.item)
 
 
-def _begins(node: Node) -> bool:
+def _begins(node: Node) -> bool:  # noqa: PLR0911
     """Can it match at the begin of the text only?"""
     match node:
         case Assertion():
@@ -303,6 +303,8 @@ def _begins(node: Node) -> bool:
             return False
         case Alternatives():
             return all(map(_begins, node.items))
+        case Repeat():
+            return node.low > 0 and _begins(node.item)
     return False
 
 

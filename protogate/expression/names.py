@@ -37,15 +37,6 @@ def _field(where: str, never: Mapping[bytes, str]) -> Callable[[bytes], None]:
     return check
 
 
-def _text(get: Run) -> Code:
-    """A string made of bytes."""
-
-    def equals(literal: bytes) -> Run:
-        return lambda exchange: bool(get(exchange) == literal)
-
-    return Code(STRING, lambda exchange: get(exchange).decode("latin-1"), raw=get, equals=equals, latin=True)
-
-
 def _method_equals(literal: bytes) -> Run:
     return lambda exchange: bool(exchange.request.method == literal)
 

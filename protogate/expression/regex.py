@@ -55,6 +55,7 @@ _ORBIT: Final = {"k": "\u212a", "s": "\u017f", "\u212a": "kK", "\u017f": "sS"}
 _COUNT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{1,9})?)?\}")
 _HEX: Final = re.compile(r"x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,8})\})")
 _OCTAL: Final = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
+_NAMED: Final = re.compile(r"\[:(\^?)([A-Za-z]+):\]")
 _GROUP: Final = re.compile(r"\?P?<([A-Za-z_][A-Za-z_0-9]*)>")
 _FLAGS: Final = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _ENDS: Final = "|)"
@@ -125,12 +126,13 @@ class _Parser:
         while (character := self._peek()) and character not in _ENDS:
             start = self.at
             if self.pattern.startswith("\\Q", start):
-                for node, text in self._quoted():
+                quoted = self._quoted()
+                if not quoted:
+                    continue
+                for node, text in quoted[:-1]:
                     nodes.append(node)
                     texts.append(text)
-                if not texts:
-                    continue
-                node, text = nodes.pop(), texts.pop()
+                node, text = quoted[-1]  # what follows repeats the last one
             else:
                 atom = self._atom()
                 if atom is None:
@@ -252,10 +254,11 @@ class _Parser:
     def _set(self, given: re.Match[str]) -> None:
         """Flags that are in force up to the end of the group."""
         values = {"i": self._flags.ignore, "m": self._flags.multiline, "s": self._flags.dotall}
-        for letters, value in ((given[1], True), (given[2] or "", False)):
-            for letter in letters:
+        for group, value in ((1, True), (2, False)):
+            for offset, letter in enumerate(given[group] or ""):
                 if letter not in values:
-                    raise self._fault(f'the flag "{letter}" is not supported, only i, m and s are')
+                    at = given.start(group) + offset
+                    raise self._fault(f'the flag "{letter}" is not supported, only i, m and s are', at)
                 values[letter] = value
         self._flags = _Flags(values["i"], values["m"], values["s"])
 
@@ -315,14 +318,13 @@ class _Parser:
             first = False
             if not self._peek():
                 raise self._fault('"[" is never closed', opened)
-            if self.pattern.startswith("[:", self.at):
-                end = self.pattern.find(":]", self.at)
-                name = self.pattern[self.at + 2 : end] if end >= 0 else ""
-                ranges = _POSIX.get(name.removeprefix("^"))
-                if ranges is not None:
-                    self.at = end + 2
-                    literal += _complement(ranges) if name.startswith("^") else ranges
-                    continue
+            if (named := _NAMED.match(self.pattern, self.at)) is not None:
+                ranges = _POSIX.get(named[2])
+                if ranges is None:
+                    raise self._fault(f'the class "{named[0]}" is unknown')
+                self.at = named.end()
+                literal += _complement(ranges) if named[1] else ranges
+                continue
             letter = self.pattern[self.at + 1 : self.at + 2]
             if self._peek() == "\\" and letter and letter.lower() in _PERL:
                 self.at += 2

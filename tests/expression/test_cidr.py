@@ -45,8 +45,8 @@ def test_inside(network: str, address: str, inside: bool) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "10", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/255.0.0.0", "10.0.0/8", "::/129", "10.0.0.0/8 ",
-     "10.0.0.0/٨", "1.2.3.4.5", ":::/3", "fe80::1%eth0"],
+    ["", "x", "10", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/255.0.0.0", "10.0.0/8", "::/129",
+     "10.0.0.0/8 ", "10.0.0.0/\u0668", "1.2.3.4.5", ":::/3", "fe80::1%eth0"],
 )  # fmt: skip
 def test_what_is_no_network_is_a_fault(text: str) -> None:
     with pytest.raises(ConfigError) as caught:

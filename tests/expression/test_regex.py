@@ -31,7 +31,7 @@ from protogate.expression import regex
         ("(?s:a.)c", "a\nc", True),
         ("(?s:a).c", "a\nc", False),
         (r"^\d$", "5", True),
-        (r"^\d$", "٥", False),
+        (r"^\d$", "\u0665", False),
         (r"^\w+$", "aZ_9", True),
         (r"^\w$", "é", False),
         (r"^\s$", "\u00a0", False),
@@ -45,7 +45,7 @@ from protogate.expression import regex
         ("^[[:alpha:]]+$", "aZ", True),
         ("^[[:^alpha:]]+$", "aZ", False),
         ("^[[:digit:]x]+$", "1x2", True),
-        ("^[[:nope:]]+$", "n:]", True),
+        ("^[[:a]+$", "[:a", True),
         ("^[a-c-]+$", "a-c", True),
         ("^[]a]+$", "]a", True),
         ("^[^]a]+$", "bc", True),
@@ -74,7 +74,6 @@ from protogate.expression import regex
         ("^a{2,3}$", "aaaa", False),
         ("^a{,2}$", "a{,2}", True),
         ("^a{x$", "a{x", True),
-        ("^{1}$", "{1}", False),
         ("^a+?b??c*?$", "aac", True),
         ("^(?P<x>a)(?<y>b)(c)$", "abc", True),
         ("^a{0}b$", "b", True),
@@ -84,10 +83,6 @@ from protogate.expression import regex
     ],
 )
 def test_means_what_re2_means(pattern: str, text: str, found: bool) -> None:
-    if pattern == "^{1}$":
-        with pytest.raises(ConfigError):
-            regex.compile(pattern)
-        return
     assert (regex.compile(pattern).search(text) is not None) is found
 
 
@@ -133,6 +128,9 @@ def test_a_pattern_is_compiled_once() -> None:
         ("a)", 2, '")" closes nothing; for the character write "\\)"'),
         ("*a", 1, 'nothing stands before "*" to be repeated'),
         ("a|+", 3, 'nothing stands before "+" to be repeated'),
+        ("[[:nope:]]", 2, 'the class "[:nope:]" is unknown'),
+        ("^{1}", 1, "a place cannot be repeated"),
+        (r"a*\Q\E*", 7, 'nothing stands before "*" to be repeated'),
         ("^*", 1, "a place cannot be repeated"),
         (r"\b+", 1, "a place cannot be repeated"),
         ("a{1001}", 2, "more than 1000 repetitions"),
@@ -153,9 +151,9 @@ def test_length_is_bounded() -> None:
 
 
 PIECES = st.sampled_from(
-    ["a", "b", "c", "A", ".", "^", "$", "|", "(", ")", "(?:", "(?i)", "(?i:", "(?s)", "(?m)", "(?P<n>", "*", "+", "?", "{2}",
-     "{1,2}", "{0,}", "[ab]", "[^a]", "[b-d]", r"\d", r"\W", r"\s", r"\b", r"\z", r"\A", "[[:alpha:]]", r"\.", r"\n", "-",
-     r"[\w-]", "/", r"\x41", "=", "<", "!", "1"]
+    ["a", "b", "c", "A", ".", "^", "$", "|", "(", ")", "(?:", "(?i)", "(?i:", "(?s)", "(?m)", "(?P<n>", "*", "+", "?",
+     "{2}", "{1,2}", "{0,}", "[ab]", "[^a]", "[b-d]", r"\d", r"\W", r"\s", r"\b", r"\z", r"\A", "[[:alpha:]]", r"\.",
+     r"\n", r"\Q", r"\E", "-", r"[\w-]", "/", r"\x41", "=", "<", "!", "1"]
 )  # fmt: skip
 PATTERNS = st.lists(PIECES, max_size=8).map("".join)
 TEXTS = st.text("abcdABD1 .-/\n", max_size=8)
@@ -179,7 +177,7 @@ def test_any_text_is_a_pattern_or_a_config_error(pattern: str, text: str) -> Non
     try:
         compiled = regex.compile(pattern)
     except ConfigError as error:
-        assert error.message
+        assert error.message  # noqa: PT017
     else:
         assert isinstance(compiled, re.Pattern)
         compiled.search(text)

@@ -179,7 +179,7 @@ def test_any_text_compiles_or_is_a_config_error(text: str) -> None:
     try:
         compiled = template.compile(text)
     except ConfigError as error:
-        assert "column " in error.message
+        assert "column " in error.message  # noqa: PT017
     else:
         assert isinstance(compiled if isinstance(compiled, str) else compiled(exchange()), str)
 
