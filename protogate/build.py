@@ -75,7 +75,7 @@ def build(path: str) -> Build:
     always = part(_always, config)
     if faults:
         raise loaded.faults(faults)
-    warnings = [*loaded.warnings, *router.warnings]
+    warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings)]
     warnings += [warning for stage in bound.values() for module in stage for warning in module.warnings]
     gateway = config.gateway
     return Build(
@@ -85,7 +85,7 @@ def build(path: str) -> Build:
         bound=bound,
         forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
         always=always,
-        warnings=tuple(loaded.describe(warning) for warning in warnings),
+        warnings=tuple(warnings),
     )
 
 

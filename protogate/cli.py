@@ -100,7 +100,7 @@ def check(built: Build, path: str, out: TextIO) -> int:
 
 def run(path: str, reactor: str | None) -> int:
     """C{protogate run}: C{twistd -n protogate -c FILE}, logging to standard output, without a pid file."""
-    from twisted.scripts.twistd import ServerOptions, runApp  # noqa: PLC0415
+    from twisted.scripts.twistd import ServerOptions, runApp  # type: ignore[attr-defined]  # noqa: PLC0415
 
     options = ServerOptions()
     chosen = [f"--reactor={reactor}"] if reactor else []

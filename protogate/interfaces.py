@@ -168,7 +168,8 @@ class IModule(Interface):
 
     def process(exchange: Exchange) -> Response | Awaitable[Response | None] | None:
         """
-        None to go on, a Response to answer now, or a Deferred or coroutine of either.
+        None to go on, a Response to answer now, or a Deferred or coroutine of either.  A Deferred must be the module's
+        own: its result is taken out of it.
 
         May change C{exchange.request} before the upstream was asked and C{exchange.response} from PRE_RESPONSE on.
         A body it wraps or replaces it must attach, pass on or stop.  Raising (best an L{Abort}, which says what to

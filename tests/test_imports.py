@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("config",),
     ("downstream",),
     ("build",),
+    ("explain",),
     ("service",),
     ("tap", "cli", "demo", "testing", "__main__"),
 ]

@@ -156,7 +156,7 @@ class Exchange:
         if plan.total:
             self._guard = plan.wheel.after(plan.total, self._expired)
         try:
-            self._resolve()
+            self.resolve()
             result = run(plan.pre_request, self) if plan.pre_request else None
         except Exception as error:
             return self._fail(error)
@@ -164,7 +164,7 @@ class Exchange:
             return self._then(result, self._admitted)
         return self._admitted(result)
 
-    def _resolve(self) -> None:
+    def resolve(self) -> None:
         """Find out who asks for what: once, for everybody."""
         request, plan = self.request, self.plan
         self.source = plan.forwarding.source(request)
@@ -177,17 +177,17 @@ class Exchange:
             try:
                 found = canonical(raw)
             except ValueError as error:
-                request.malformed = _bad(f"path: {error}")
+                request.malformed = _bad(str(error))
                 return
             path = found.path
             if plan.reject and path.encode("latin-1") != raw:
-                request.malformed = _bad("path: not in its canonical form")
+                request.malformed = _bad("the path is not in its canonical form")
         request.path = path
         if request.authority:
             try:
                 authority(request.authority)
             except ValueError as error:
-                request.malformed = _bad(f"host: {error}")
+                request.malformed = _bad(str(error))
 
     def _admitted(self, answer: Response | None) -> Answer:
         if answer is not None:

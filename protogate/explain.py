@@ -1,0 +1,255 @@
+"""
+C{protogate explain} and C{protogate routes}: what a configuration would do, without a socket.
+
+Rules
+- Nothing is run that could have an effect: no module, no upstream.  What depends on something that only a running
+  gateway knows is said to depend on it.
+- Decisions are not written a second time here: the router traces itself, a module's binding explains itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protogate.build import Build
+from protogate.errors import Abort
+from protogate.exchange.exchange import Exchange
+from protogate.exchange.plan import Plan
+from protogate.governance.binding import Bound
+from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
+from protogate.interfaces import IService
+from protogate.message import Field, Peer, Request, Response
+from protogate.routing.rules import Rule, forwarded
+from protogate.uri import authority
+from protogate.wheel import Wheel
+
+_REQUEST: Final = re.compile(
+    r"(?:(?P<method>[!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ ]+)?"
+    r"(?:(?P<scheme>https?)://(?P<authority>[^/?#\s]*))?(?P<target>/[^\s#]*|\*)?"
+)
+_FIELD: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*(.*?)[ \t]*", re.DOTALL)
+STAGES: Final = (
+    (PRE_REQUEST, "modules before routing"),
+    (PRE_UPSTREAM, "modules before the upstream"),
+    (PRE_RESPONSE, "modules on the response"),
+    (ERROR, "modules after a failure"),
+    (POST_RESPONSE, "modules at the end"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request that somebody wants to know about, and the answer that its upstream would give."""
+
+    method: bytes
+    scheme: bytes
+    authority: bytes
+    target: bytes
+    headers: Sequence[Field]
+    source: str
+    tls: bool
+    status: int
+    response_headers: Sequence[Field]
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        headers: Sequence[str] = (),
+        source: str = "127.0.0.1",
+        tls: bool = False,
+        status: int = 200,
+        response_headers: Sequence[str] = (),
+    ) -> Question:
+        """
+        Read a question as the command line gives it: C{"GET http://a.test/x?y=1"}; method and origin may be missing.
+
+        @raise ValueError: what is wrong with it.
+        """
+        match = _REQUEST.fullmatch(text.strip())
+        if match is None or not (match["authority"] or match["target"]):
+            raise ValueError(f"expected a method and a URL, like 'GET http://a.test/x', got {text!r}")
+        fields = [_field(header) for header in headers]
+        host = match["authority"] or ""
+        named = [value for name, value in fields if name == b"host"]
+        try:
+            authority_ = named[0] if named else host.encode("ascii")
+            if authority_:
+                authority(authority_)
+        except ValueError as error:
+            raise ValueError(f"host: {error}") from None
+        return cls(
+            method=(match["method"] or "GET").encode("ascii"),
+            scheme=(match["scheme"] or ("https" if tls else "http")).encode("ascii"),
+            authority=authority_,
+            target=(match["target"] or "/").encode("utf-8"),
+            headers=[field for field in fields if field[0] != b"host"],
+            source=source,
+            tls=tls or match["scheme"] == "https",
+            status=status,
+            response_headers=[_field(header) for header in response_headers],
+        )
+
+    def request(self) -> Request:
+        """The Request."""
+        return Request(
+            self.method,
+            self.target,
+            self.headers,
+            authority=self.authority,
+            scheme=self.scheme,
+            protocol="HTTP/1.1",
+            peer=Peer(self.source, 0, self.tls),
+        )
+
+
+def _field(text: str) -> Field:
+    match = _FIELD.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a header like 'X-Name: value', got {text!r}")
+    return match[1].lower().encode("ascii"), match[2].encode("utf-8")
+
+
+class _Clock:
+    """A clock that stands still: nothing waits here."""
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def callLater(self, delay: float, function: Any, *args: Any, **more: Any) -> Any:
+        raise AssertionError("nothing waits in an explanation")
+
+
+def plan(built: Build) -> Plan:
+    """A plan that can be asked, but not followed: it leads to no upstream."""
+    gateway = built.config.gateway
+    nowhere: dict[str, IService] = {}
+    return Plan(
+        name=gateway.name,
+        zone=gateway.zone,
+        wheel=Wheel(_Clock()),  # type: ignore[arg-type]
+        router=built.router,
+        rewrite=forwarded,
+        clusters=nowhere,
+        forwarding=built.forwarding,
+        record=lambda exchange: None,
+        count=lambda event: None,
+        reject=gateway.path_policy == "reject",
+    )
+
+
+def explain(built: Build, question: Question) -> str:
+    """Everything that decides about a request, as text."""
+    return "\n".join(_lines(built, question))
+
+
+def _lines(built: Build, question: Question) -> Iterator[str]:
+    request = question.request()
+    exchange = Exchange(request, plan(built))
+    exchange.resolve()
+    yield f"{_text(request.method)} {_text(question.scheme)}://{_text(question.authority)}{_text(question.target)}"
+    yield f"  source  {exchange.source.ip}{' over TLS' if exchange.source.tls else ''}"
+    if request.malformed is not None:
+        yield f"  refused {request.malformed.status}: {request.malformed.reason}"
+    else:
+        raw = _text(question.target.partition(b"?")[0])
+        yield f"  host    {request.host or '(none)'}"
+        yield f"  path    {request.path}" + ("" if raw == request.path else f"   (canonical form of {raw})")
+    yield from _modules(built, exchange, *STAGES[0])
+    if request.malformed is not None:
+        yield from _modules(built, exchange, *STAGES[3])
+        return
+    yield from _routing(built, exchange)
+    if exchange.route is not None:
+        yield from _modules(built, exchange, *STAGES[1])
+        exchange.response = Response(question.status, question.response_headers)
+        yield from _modules(built, exchange, *STAGES[2])
+    else:
+        yield from _modules(built, exchange, *STAGES[3])
+    yield from _modules(built, exchange, *STAGES[4])
+
+
+def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
+    trace = built.router.trace(exchange)
+    yield "rules tried"
+    for step in trace.steps:
+        mark = "yes" if step.matched else "no "
+        yield f"  {mark} {_rule(step.rule)}: {step.why}"
+    if not trace.steps:
+        yield "  none: the configuration has no rule for this gateway"
+    if trace.abort is not None:
+        yield f"answer  {trace.abort.status}: {trace.abort.reason}"
+    elif trace.route is None:
+        yield "answer  404: no rule matches"
+    route = exchange.route = trace.route
+    if route is None:
+        return
+    zone = f", zone {route.zone}" if route.zone else ""
+    yield f"route   {route.name}, entry {route.index} (condition {route.text}{zone})"
+    yield f"targets{'   (the same key always goes to the same one)' if route.key is not None else ''}"
+    for target, share in trace.odds:
+        try:
+            sent = _text(forwarded(exchange.request, route, target))
+        except Abort as error:
+            sent = f"{error.status}: {error.reason}"
+        yield f"  {share * 100:5.1f} % {target.upstream} -> {_text(exchange.request.method)} {sent}"
+
+
+def _modules(built: Build, exchange: Exchange, stage: str, title: str) -> Iterator[str]:
+    bound = built.bound[stage]
+    if not bound:
+        return
+    yield f"{title} ({stage})"
+    for module in bound:
+        yield f"  {_module(module, exchange)}"
+
+
+def _module(module: Bound, exchange: Exchange) -> str:
+    found = module.explain(exchange)
+    why = []
+    if found.error:
+        why.append(found.error)
+    elif not found.holds:
+        why.append(f"condition is false: {found.condition}")
+    if found.gray is False:
+        at = "" if found.position is None else f", this one is at {found.position:.2f}"
+        why.append(f"gray: {found.ratio:g} %{at}")
+    elif found.position is not None:
+        why.append(f"gray: {found.ratio:g} % takes this one, at {found.position:.2f}")
+    verdict = "applies" if found.applies else "does not apply" if not found.error else "fails"
+    return f"order {found.order:<4} {found.name}: {verdict}" + (f" ({'; '.join(why)})" if why else "")
+
+
+def routes(built: Build) -> str:
+    """The rules in the order in which they decide."""
+    lines = []
+    for rule in built.router.rules:
+        lines.append(_rule(rule) + ("" if rule.published else "   NOT PUBLISHED: 404"))
+        for route in rule.routes:
+            zone = f", zone {route.zone}" if route.zone else ""
+            lines.append(f"    condition {route.text}{zone}")
+            lines += [
+                f"        {share * 100:5.1f} % {target.upstream}{_text(target.path or b'')}"
+                for target, share in route.odds()
+            ]
+    if not lines:
+        lines.append("no rule is for this gateway: every request is answered 404")
+    return "\n".join(lines)
+
+
+def _rule(rule: Rule) -> str:
+    parts = [f"{rule.type} {rule.matcher.kind.name.lower()} {rule.value}"]
+    if rule.hosts and rule.type != "host":
+        parts.append(f"hosts {', '.join(rule.hosts)}")
+    if rule.methods:
+        parts.append(f"methods {', '.join(map(_text, rule.methods))}")
+    if rule.priority:
+        parts.append(f"priority {rule.priority}")
+    return f"routes[{rule.index}] {', '.join(parts)}"
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
