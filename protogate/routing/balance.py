@@ -53,7 +53,7 @@ class Smooth(Generic[T]):
         steps = _STEPS // max(len(kept), 1)
         if self._total <= steps:
             self._cycle = tuple([self._step() for _ in range(self._total)])
-            self._index = random.randrange(self._total) if kept else 0
+            self._index = random.randrange(self._total) if self._total > 1 else 0
         else:
             for _ in range(random.randrange(max(steps, 1))):
                 self._step()

@@ -51,15 +51,14 @@ class Candidate:
 class Bucket:
     """Candidates that the same text leads to.  Filled in the order of ranks, so the first is the best."""
 
-    __slots__ = ("any", "exact", "first", "hosts", "wild")
+    __slots__ = ("any", "exact", "first", "wild")
 
     def __init__(self) -> None:
         self.first = -1
         self.any: list[Candidate] = []
-        self.exact: dict[str, list[Candidate]] = {}
-        self.wild: dict[str, list[Candidate]] = {}
-        self.hosts = False
-        """Must anybody ask for the host?"""
+        self.exact: dict[str, list[Candidate]] | None = None
+        """By host.  None, as the next one, as long as nobody needs to ask for the host."""
+        self.wild: dict[str, list[Candidate]] | None = None
 
     def add(self, candidate: Candidate) -> None:
         """One more; it ranks behind those that are here."""
@@ -69,7 +68,8 @@ class Bucket:
         if not host:
             self.any.append(candidate)
             return
-        self.hosts = True
+        if self.exact is None or self.wild is None:
+            self.exact, self.wild = {}, {}
         if host.startswith("*."):
             self.wild.setdefault(host[1:], []).append(candidate)
         else:
@@ -77,7 +77,7 @@ class Bucket:
 
     def find(self, text: str, request: Request, best: int, missed: Missed | None) -> int:
         """The rank of the first candidate that fits, if it is better than C{best}; else C{best}."""
-        if self.hosts:
+        if self.exact is not None:
             host = request.host
             exact = self.exact.get(host)
             if exact is not None:

@@ -93,7 +93,7 @@ class Route:
     targets: tuple[Target, ...]
     key: Callable[[Exchange], str] | None
     _smooth: Smooth[Target] = field(repr=False)
-    _sticky: Sticky[Target] = field(repr=False)
+    _sticky: Sticky[Target] | None = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -117,7 +117,7 @@ class Route:
         @raise Abort: 503, all weights are 0.
         """
         target = None
-        if self.key is not None:
+        if self.key is not None and self._sticky is not None:
             key = self.key(exchange)
             if key:
                 target = self._sticky.pick(key)
@@ -244,7 +244,7 @@ def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError]
         targets=tuple(targets),
         key=key,
         _smooth=Smooth([(target, target.weight) for target in targets], random),
-        _sticky=Sticky([(target, target.name, target.weight) for target in targets]),
+        _sticky=None if key is None else Sticky([(target, target.name, target.weight) for target in targets]),
     )
 
 

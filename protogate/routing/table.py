@@ -7,14 +7,13 @@ C{*.shorter}, any) and by methods; then the place in the file.
 
 A rule that matches is final.  When it is not published, or when none of its entries has a condition that holds, the
 answer is 404: falling through to a wider rule would open what the narrower one was written to close.
-When nothing matches but for the method, the answer is 405.
+When nothing matches but for the method, the answer is 405.  Methods are compared as they stand: HEAD is not GET.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -154,21 +153,17 @@ class Router:
         self,
         rules: Sequence[model.Rule],
         gateway: model.Gateway,
-        upstreams: Collection[str] | None = None,
         random: Random | None = None,
     ) -> None:
         """
-        @param upstreams: names that targets may use; None = do not check.
         @param random: decides where the sequences of weights start.
         @raise ConfigFaults: with every fault of every rule.
         """
         random = random or SystemRandom()
         faults: list[ConfigError] = []
         built = [_rules.build(index, rule, gateway, faults, random) for index, rule in enumerate(rules)]
-        if upstreams is not None:
-            faults += _unknown(rules, upstreams)
         if faults:
-            raise ConfigFaults(sorted(faults, key=lambda fault: fault.path[1]))
+            raise ConfigFaults(faults)
         made = [rule for rule in built if rule is not None]
         self._elsewhere = tuple(rule for rule in made if not rule.routes)
         self._candidates = candidates(rule for rule in made if rule.routes)
@@ -237,8 +232,7 @@ class Router:
                 route = self.route(exchange)
             except Abort as error:
                 abort = error
-            what = abort.reason if abort else f"entry {route.index}" if route else ""
-            steps.append(Step(rule, True, what))
+            steps.append(Step(rule, True, _outcome(rule, route, abort)))
             break
         else:
             try:
@@ -246,6 +240,13 @@ class Router:
             except Abort as error:
                 abort = error
         return Trace(tuple(steps), route, tuple(route.odds()) if route else (), abort)
+
+
+def _outcome(rule: Rule, route: Route | None, abort: Abort | None) -> str:
+    if route is None:
+        return "" if abort is None else abort.reason
+    passed = [f"entry {other.index}: its condition is false" for other in rule.routes if other.index < route.index]
+    return "; ".join([*passed, f"entry {route.index}"])
 
 
 def miss(candidate: Candidate, request: Request) -> str:
@@ -319,17 +320,6 @@ def _clusters(rules: Iterable[Rule]) -> dict[str, tuple[str | int, ...]]:
                 path = ("routes", rule.index, "routes", route.index, "targets", place, name)
                 used.setdefault(target.upstream, path)
     return used
-
-
-def _unknown(rules: Sequence[model.Rule], upstreams: Collection[str]) -> Iterable[ConfigError]:
-    for index, rule in enumerate(rules):
-        for place, entry in enumerate(rule.routes):
-            for number, target in enumerate(entry.targets):
-                if target.upstream is not None and target.upstream not in upstreams:
-                    near = get_close_matches(target.upstream, upstreams, 1)
-                    hint = f', did you mean "{near[0]}"?' if near else ""
-                    path = ("routes", index, "routes", place, "targets", number, "upstream")
-                    yield ConfigError(f'there is no upstream "{target.upstream}"{hint}', path)
 
 
 def _zoneless(rules: Iterable[Rule], gateway: model.Gateway) -> Iterable[ConfigError]:

@@ -399,6 +399,12 @@ def test_a_trace_tells_why_each_rule_missed() -> None:
     assert trace.abort is None
 
 
+def test_a_trace_tells_which_entries_were_passed_by() -> None:
+    table = router(rule("/a", "exact", "uri", entry(condition="source.tls"), entry(zone="X"), entry()))
+    trace = table.trace(ask("/a"))
+    assert [step.why for step in trace.steps] == ["entry 0: its condition is false; entry 2"]
+
+
 def test_a_trace_tells_what_the_router_answers() -> None:
     table = router(rule("/a", published=False), rule("/b", methods=("PUT",)))
     trace = table.trace(ask("/a"))
