@@ -104,9 +104,7 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
                 continue
             first = seen.setdefault((parts.host, parts.port), place)
             if first != place:
-                message = (
-                    f"{shown(text)} is the same endpoint as endpoints[{first}]; give one of them the weight of both"
-                )
+                message = f"{shown(text)} is endpoints[{first}] already; give that one the weight of both"
                 faults.append(ConfigError(message, where))
         if item.get("discovery") is None and _weightless(item, "endpoints"):
             message = "every endpoint has weight 0: this upstream gets no request"

@@ -16,7 +16,7 @@ LARGEST: Final = 2**60
 
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,19})([KMG]i?B|B)", re.ASCII)
-_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?", re.ASCII)
+_NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {
     "B": 1,

@@ -186,8 +186,8 @@ class TestJson:
         for name in ("a.json", "a.conf"):
             assert faults(text, name) == [
                 "2:2: a: this key is given twice, first in line 1; keep one of them",
-                "2:16: b: this key is given twice, first in line 2; keep one of them",
-                "2:21: half a character: \\ud800 to \\udfff come in pairs",
+                "2:16: a.b: this key is given twice, first in line 2; keep one of them",
+                "2:21: a.b: half a character: \\ud800 to \\udfff come in pairs",
                 "3:7: c: the number 1e999 is too large; text needs quotes",
             ]
 

@@ -36,7 +36,7 @@ def test_nought_needs_no_unit(zero: object) -> None:
     assert size(zero) == 0
 
 
-@pytest.mark.parametrize("value", [3, 0.5, -1, "3", "3.5", "12."])
+@pytest.mark.parametrize("value", [3, 0.5, -1, "3", "3.5", "12.", "-3"])
 def test_a_bare_number_is_told_to_have_no_unit(value: object) -> None:
     for unit in (duration, size):
         with pytest.raises(ConfigError, match="without a unit"):
