@@ -7,8 +7,10 @@ DEMO_PORT ?= 8081
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Relative, so that a checkout may be anywhere; where a command runs elsewhere it is made absolute.
-SUITES = $(shell grep -rlE 'SynchronousTestCase' --include='test_*.py' tests | grep -v '^tests/test_clean.py$$' | sort)
+SUITES = $(shell grep -rlE '^class .*SynchronousTestCase' --include='test_*.py' tests | sort)
+# What pytest does by itself: helpers are found beside the tests that use them.
+empty :=
+HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -35,7 +37,7 @@ docs: $(VENV)/test.stamp  ## build/docs/index.html; warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 
 trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
-	$(BIN)/trial --temp-directory=build/trial $(SUITES)
+	PYTHONPATH=$(HELPERS) $(BIN)/trial --temp-directory=build/trial $(SUITES)
 
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage

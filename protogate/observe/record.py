@@ -168,8 +168,7 @@ def durations(ledger: Ledger) -> Durations:
     """What each phase took."""
     head, end, chosen = ledger.head, ledger.end, ledger.chosen
     first = ledger.first or head
-    uploaded = ledger.uploaded
-    upload = _ms(uploaded - head) if uploaded > head else 0.0
+    upload = _ms((ledger.uploaded or end) - head) if ledger.received else 0.0
     if not chosen:
         return Durations(_ms(end - first), _ms((head or end) - first), upload, _ms(end - (head or end)))
     connected, sent, answered = ledger.connected, ledger.sent, ledger.answered

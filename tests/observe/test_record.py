@@ -265,8 +265,23 @@ def test_strange_bytes_stand_as_escapes(raw: bytes, told: str) -> None:
         ),
         # answered before the request was sent, which was later
         (
-            marks(first=1.0, head=1.0, uploaded=3.0, chosen=1.0, connected=1.0, answered=2.0, sent=3.0, end=4.0),
+            marks(
+                first=1.0,
+                head=1.0,
+                uploaded=3.0,
+                received=9,
+                chosen=1.0,
+                connected=1.0,
+                answered=2.0,
+                sent=3.0,
+                end=4.0,
+            ),
             {"total": 3000, "upload": 2000, "send": 2000, "response": 2000},
+        ),
+        # the upload broke off
+        (
+            marks(first=1.0, head=1.0, received=9, chosen=1.0, connected=1.0, end=4.0),
+            {"total": 3000, "upload": 3000, "send": 3000},
         ),
         # the head never came
         (marks(first=1.0, end=3.0), {"total": 2000, "clientHeader": 2000}),
