@@ -200,7 +200,7 @@ class Cluster:
         """There is no endpoint, or none yet."""
         discovery = self._discovery
         if discovery is None or discovery.answered or self._draining:
-            return fail(gone(f"upstream {self.name}: no endpoint"))
+            return fail(gone(f"upstream {self.name} has no endpoint"))
         if discovery.reason is not None:
             return fail(discovery.reason)
         discovery.start()
@@ -275,7 +275,7 @@ class Cluster:
         """These get no new request; who waits for them is sent elsewhere."""
         for endpoint in endpoints:
             pool = endpoint.pool
-            drained = self._leaving[pool] = pool.drain(gone(endpoint.address))
+            drained = self._leaving[pool] = pool.drain(gone(f"{endpoint.address} was taken out of use"))
             drained.addCallback(self._left, pool)
 
     def _left(self, _: None, pool: Pool) -> None:
@@ -311,7 +311,7 @@ class Cluster:
         self._balance = Smooth(())
         if self._discovery is not None:
             self._discovery.stop()
-        self._hopeless(gone(f"upstream {self.name}"))
+        self._hopeless(gone(f"upstream {self.name} was closed"))
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

@@ -148,7 +148,7 @@ def _split(authority: str) -> tuple[str, int | None]:
         raise ConfigError(f'expected host and port, like "10.0.0.11:8080" or "[2001:db8::1]:8080", got "{authority}"')
     six, name = match["six"], match["name"]
     if six is not None:
-        if not literal(six):
+        if ":" not in six or not literal(six):
             raise ConfigError(f'"{six}" is not an IPv6 address')
     elif _NUMBERS.fullmatch(name):
         if not literal(name):

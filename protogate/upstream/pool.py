@@ -173,7 +173,7 @@ class Pool:
 
     def _enter(self, request: Request, queue: OrderedDict[Gate, None]) -> Deferred[Response]:
         if self._draining:
-            return fail(gone(self.name))
+            return fail(gone(f"{self.name} takes no new requests"))
         if len(self._waiting) + len(self._fresh) >= self.settings.queue:
             return fail(
                 Abort(
@@ -426,7 +426,7 @@ class Pool:
 
     def abort(self) -> None:
         """Drop everything now: what the end of a drain's patience leads to."""
-        self.drain(gone(self.name))
+        self.drain(gone(f"{self.name} was closed"))
         for link in list(self._links):
             if link.connection is not None:
                 link.connection.abort()
@@ -464,10 +464,10 @@ def note(request: Request, link: Link) -> None:
         ledger.dns, ledger.connect, ledger.tls = link.dns, link.connect, link.tls
 
 
-def gone(name: str) -> Abort:
-    """For who comes to an endpoint that is no longer there."""
+def gone(why: str) -> Abort:
+    """For who asks for an endpoint that is not there, or no longer."""
     return Abort(
-        f"{name}: takes no new requests",
+        why,
         UPSTREAM,
         503,
         ALWAYS,

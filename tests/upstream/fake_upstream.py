@@ -72,7 +72,7 @@ class FakeConnection:
     def capacity(self) -> int:
         return 0 if self.draining or self.dead else self.most - len(self.asked)
 
-    def makeConnection(self, transport: Any) -> None:  # noqa: N802
+    def makeConnection(self, transport: Any) -> None:
         self.transport = transport
         self.ready(self)
 
@@ -144,6 +144,27 @@ class FakeConnection:
         """The transport reports the end."""
         if not self.closed.called:
             self.closed.callback(None)
+
+
+class Codec:
+    """
+    A codec whose connections are ready when TCP is up, or when a test says so.
+
+    @ivar greets: whether a connection needs more than TCP to be ready.
+    """
+
+    name, alpn = "fake", ()
+
+    def __init__(self, greets: bool = False) -> None:
+        self.greets = greets
+        self.made: list[FakeConnection] = []
+
+    def client(self, ready: Any, context: Any) -> Any:
+        connection = FakeConnection(ready)
+        if self.greets:
+            connection.makeConnection = lambda transport: None  # type: ignore[method-assign]
+        self.made.append(connection)
+        return connection
 
 
 class FakeAttempt:
@@ -290,13 +311,13 @@ class FakeDns:
             self.open.append((kind, name, answer))
         return answer
 
-    def lookupAddress(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:  # noqa: N802
+    def lookupAddress(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:
         return self._ask("A", name)
 
-    def lookupIPV6Address(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:  # noqa: N802
+    def lookupIPV6Address(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:
         return self._ask("AAAA", name)
 
-    def lookupService(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:  # noqa: N802
+    def lookupService(self, name: str, timeout: Sequence[int] | None = None) -> Deferred[Any]:
         return self._ask("SRV", name)
 
     def stop(self) -> None:

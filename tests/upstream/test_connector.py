@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from fake_upstream import SERVFAIL, FakeConnection, FakeDns, Time, a, aaaa, ask
+from fake_upstream import SERVFAIL, Codec, FakeConnection, FakeDns, Time, a, aaaa, ask
 from twisted.internet import error
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,27 +18,6 @@ from twisted.python.failure import Failure
 from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase
 from protogate.upstream.connector import MOST_ADDRESSES, Connector
 from protogate.upstream.resolver import Resolver
-
-
-class Codec:
-    """
-    A codec whose connections are ready when TCP is up, or when a test says so.
-
-    @ivar greets: whether a connection needs more than TCP to be ready.
-    """
-
-    name, alpn = "fake", ()
-
-    def __init__(self, greets: bool = False) -> None:
-        self.greets = greets
-        self.made: list[FakeConnection] = []
-
-    def client(self, ready: Any, context: Any) -> Any:
-        connection = FakeConnection(ready)
-        if self.greets:
-            connection.makeConnection = lambda transport: None  # type: ignore[method-assign]
-        self.made.append(connection)
-        return connection
 
 
 class Times:
@@ -128,10 +107,10 @@ def test_the_socket_sends_small_packets_at_once_and_notices_a_dead_peer() -> Non
     from zope.interface import directlyProvides
 
     class Socket(StringTransport):
-        def setTcpNoDelay(self, enabled: bool) -> None:  # noqa: N802
+        def setTcpNoDelay(self, enabled: bool) -> None:
             options.append(("nodelay", enabled))
 
-        def setTcpKeepAlive(self, enabled: bool) -> None:  # noqa: N802
+        def setTcpKeepAlive(self, enabled: bool) -> None:
             options.append(("keepalive", enabled))
 
     socket = Socket()
@@ -381,13 +360,13 @@ async def test_on_a_real_reactor_with_a_name_that_resolves_to_loopback() -> None
     closed: Deferred[None] = Deferred()
 
     class Connection(FakeConnection, Protocol):
-        def connectionMade(self) -> None:  # noqa: N802
+        def connectionMade(self) -> None:
             self.ready(self)
 
-        def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
+        def connectionLost(self, reason: Any = None) -> None:
             closed.callback(None)
 
-        makeConnection = Protocol.makeConnection  # noqa: N815
+        makeConnection = Protocol.makeConnection
 
     codec: Any = Codec()
     codec.client = lambda ready, context: Connection(ready)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_upstream import FakeAttempt, FakeConnection, FakeConnector, Outcome, Time, ask, lost, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, fail
 from zope.interface.verify import verifyObject
 
-from fake_upstream import FakeAttempt, FakeConnection, FakeConnector, Outcome, Time, ask, lost, refused
 from protogate.config.model import PoolSettings, Seconds
 from protogate.errors import ALWAYS, GATEWAY, NEVER, UPSTREAM, Abort, Phase
 from protogate.interfaces import IService

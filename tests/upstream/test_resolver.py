@@ -400,7 +400,7 @@ def test_the_system_resolver_reads_a_file_and_lets_go_of_it(tmp_path: Path) -> N
     class Open:
         class transport:  # noqa: N801
             @staticmethod
-            def loseConnection() -> None:  # noqa: N802
+            def loseConnection() -> None:
                 closed.append(True)
 
     system.connections.append(Open)
