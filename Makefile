@@ -7,7 +7,7 @@ DEMO_PORT ?= 8081
 
 VENV := .venv
 BIN := $(VENV)/bin
-SUITES = $(shell grep -rlE '^class .*SynchronousTestCase' --include='test_*.py' tests | sort)
+SUITES = $(shell grep -rlE '^class .*SynchronousTestCase' --include='test_*.py' --exclude=test_clean.py tests | sort)
 # What pytest does by itself: helpers are found beside the tests that use them.
 empty :=
 HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
