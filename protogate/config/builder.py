@@ -167,10 +167,9 @@ class Builder:
         if self._aliased > ALIASED:
             raise self.broken(f"the aliases of this file stand for more than {ALIASED} values", mark)
         copy: Place | None = None
-        if self._places:
+        if place is not None:
             copy = Place(self.locate(mark), None)
-            if place is not None:
-                copy.inner = place.inner
+            copy.inner = place.inner
         self._put(value, mark, copy)
 
     def _put(self, value: Any, mark: Any, place: Place | None = None) -> Place | None:

@@ -79,9 +79,7 @@ class _Generator:
 
     def _reference(self, kind: inspect.StructType) -> Schema:
         name = kind.cls.__name__
-        if name not in self._definitions:
-            self._definitions[name] = {}  # its place, should it refer to itself
-            self._definitions[name] = self._struct(kind)
+        self._definitions[name] = self._struct(kind)
         return {"$ref": f"#/$defs/{name}"}
 
     def _struct(self, kind: inspect.StructType) -> Schema:

@@ -63,7 +63,8 @@ def written(value: float) -> str:
         unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if value % _BYTES[unit] == 0)
         return f"{value // _BYTES[unit]}{unit}"
     unit = next((unit for unit in ("h", "m", "s") if value % _SECONDS[unit] == 0), "ms")
-    return f"{value / _SECONDS[unit]:.15g}{unit}"
+    number = value * 1000 if unit == "ms" else value / _SECONDS[unit]
+    return f"{number:.6f}".rstrip("0").rstrip(".") + unit
 
 
 def is_number(text: str) -> bool:
