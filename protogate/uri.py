@@ -103,11 +103,11 @@ _SPELLING: Final = re.compile(rb"%..|[^/" + _SAFE + rb".;%]", re.DOTALL)
 _SLASH: Final = r"(?:%2F|%5C|%C0%AF|%C1%9C|%E0%80%AF|%E0%81%9C)"
 """What some parsers take for a slash once they have decoded it; the long ones are overlong UTF-8."""
 _DOT: Final = r"(?:\.|%C0%AE|%E0%80%AE)"
-_HIDDEN: Final = re.compile(rf"(?:\A|{_SLASH}){_DOT}++(?:%20)*+(?:\Z|;|%3B|{_SLASH})").search
+_HIDDEN: Final = re.compile(rf"(?:\A|{_SLASH}){_DOT}++(?:%20)*+(?:\Z|;|%3B|%3F|%23|{_SLASH})").search
 """
 Looks into a segment that is not itself a dot segment, for one that another parser would find there: C{..%2Fb},
-C{a%5C..}, C{..;x=1} (parameters cut off before dots are resolved), C{....} (a filter that deletes C{../} once, or a
-file system that drops dots at the end).
+C{a%5C..}, C{..;x=1} (parameters cut off before dots are resolved), C{..%3Fx} (decoded, then parsed again), C{....} (a
+filter that deletes C{../} once, or a file system that drops dots at the end).
 """
 
 

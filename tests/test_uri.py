@@ -239,6 +239,8 @@ def test_canonical_form(path: bytes, form: str, plain: bool) -> None:
         (b"/....//b", "parsers do not agree"),
         (b"/a/.../b", "parsers do not agree"),
         (b"/a/..%20/b", "parsers do not agree"),
+        (b"/a/..%3fb", "parsers do not agree"),
+        (b"/a/..%23", "parsers do not agree"),
         (b"/%c0%ae%c0%ae/b", "parsers do not agree"),
         (b"/a%c0%af..%c0%afb", "parsers do not agree"),
         (b"/a/%e0%80%ae./b", "parsers do not agree"),
