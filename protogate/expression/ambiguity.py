@@ -309,10 +309,10 @@ def _begins(node: Node) -> bool:  # noqa: PLR0911
 
 
 def _asserts(node: Node) -> bool:
-    """Is there a place in it that can fail, besides its begin?"""
+    """Is there a place in it, which can fail behind a loop that could not?"""
     match node:
         case Assertion():
-            return not node.begin
+            return True
         case Sequence() | Alternatives():
             return any(map(_asserts, node.items))
         case Repeat():

@@ -8,6 +8,7 @@ C{(key in map ? map[key] : '')}.  It counts the UTF-8 bytes of a string where CE
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 import cel
 from exchanges import exchange, route
@@ -157,7 +158,7 @@ def lines(values: dict[str, str]) -> Headers:
     return Headers([(name.encode(), value.encode()) for name, value in values.items()])
 
 
-def ours(context: dict[str, dict[str, object]]):
+def ours(context: dict[str, dict[str, object]]) -> Any:
     request, source, ways, response = (context[name] for name in ("request", "source", "route", "response"))
     made = exchange(
         method=str(request["method"]).encode(),

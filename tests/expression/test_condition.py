@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from exchanges import exchange, route
 
@@ -21,7 +23,7 @@ HEADERS = [
 ]
 
 
-def request(**more: object):
+def request(**more: object) -> Any:
     return exchange(
         headers=HEADERS,
         route=route(tags=("core", "eu"), properties={"core": "true"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from exchanges import exchange, route
@@ -15,7 +16,7 @@ from protogate.expression.template import Template
 from protogate.message import Headers, Response
 
 
-def given_exchange(**more: object):
+def given_exchange(**more: object) -> Any:
     made = exchange(
         headers=[(b"x-user", b"caf\xe9"), (b"x-a", b"1"), (b"x-a", b"2"), (b"cookie", b"sid=\xe9")],
         route=route("orders"),
