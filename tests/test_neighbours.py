@@ -57,10 +57,8 @@ def test_real_neighbours_answer(neighbours: Neighbours) -> None:
     curl = need("curl")
     nginx, haproxy, node = free_port(), free_port(), free_port()
     neighbours.nginx(f"server {{ listen 127.0.0.1:{nginx}; return 200 nginx; }}", nginx)
-    neighbours.haproxy(
-        f"frontend web\n  bind 127.0.0.1:{haproxy}\n  http-request return status 200 content-type text/plain string haproxy",
-        haproxy,
-    )
+    answer = "return status 200 content-type text/plain string haproxy"
+    neighbours.haproxy(f"frontend web\n  bind 127.0.0.1:{haproxy}\n  http-request {answer}", haproxy)
     neighbours.node(
         f"require('http').createServer((_, answer) => answer.end('node')).listen({node}, '127.0.0.1')", node
     )
