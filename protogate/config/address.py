@@ -50,9 +50,9 @@ class Listen:
         mine, others = _loopback(self.host), _loopback(other.host)
         if mine == others:
             return True
-        if ":" in mine or ":" in others:
+        if (":" in mine) != (":" in others):
             return False
-        return "0.0.0.0" in (mine, others)
+        return ("::" if ":" in mine else "0.0.0.0") in (mine, others)
 
 
 @dataclass(frozen=True, slots=True)

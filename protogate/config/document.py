@@ -33,7 +33,7 @@ _LOOKS_LIKE_JSON: Final = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*[\"}]", re.ASCII)
 class Document:
     """
     @ivar name: of the file, as it was given.
-    @ivar value: what it says.
+    @ivar value: what it says; may be dropped, positions do not need it.
     """
 
     __slots__ = ("_json", "_place", "_text", "name", "value")

@@ -87,6 +87,7 @@ def loads(data: bytes, name: str) -> Loaded:
     faults += more
     if config is None or faults:
         raise parsed.faults(faults)
+    parsed.value = None  # nobody needs it any more
     log = config.access_log
     if log is not None and log.file != "-":
         file = os.path.abspath(os.path.join(os.path.dirname(name), log.file))

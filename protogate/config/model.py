@@ -40,8 +40,13 @@ Url = Annotated[str, Meta(extra={"check": "url"})]
 Resolvable = Annotated[str, Meta(extra={"check": "name"})]
 
 
-class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of every object of the file."""
+class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
+    """
+    Base of every object of the file.
+
+    Nothing in a file can refer to itself, so the garbage collector need not look at it: a large configuration does not
+    make its full collections longer.
+    """
 
 
 class GatewayTimeouts(Model, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 from contextlib import suppress
@@ -171,6 +172,11 @@ def test_ctrips_samples_may_be_pasted_into_yaml() -> None:
 
 def test_loading_changes_nothing_and_gives_the_same_again() -> None:
     assert loads(TEXT, "g.yaml").config == loads(TEXT, "g.yaml").config
+
+
+def test_what_was_loaded_is_no_work_for_the_garbage_collector() -> None:
+    config = loads(TEXT, "g.yaml").config
+    assert not any(gc.is_tracked(part) for part in (config, config.routes[0], config.upstreams[0].endpoints[0]))
 
 
 @given(st.lists(st.sampled_from(TEXT.decode().split(" ")) | st.text(max_size=3), max_size=40).map(" ".join))
