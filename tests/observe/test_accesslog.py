@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,6 +138,7 @@ def test_a_file_that_was_replaced_is_opened_anew(tmp_path: Path, logs: Callable[
     log = logs(file)
     (tmp_path / "new").touch()
     (tmp_path / "new").rename(file)
+    until(lambda: log._writer._identity == (file.stat().st_dev, file.stat().st_ino))
     log.write(line(1))
     log.close()
     assert ids(file.read_bytes()) == [1]
@@ -164,7 +166,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path, logs: Callable[..., AccessLo
     log = logs(file)
     for number in range(3):
         log.write(line(number))
-        until(lambda number=number: log.written == number + 1)
+        until(lambda: log.written == number + 1)  # noqa: B023 - called at once
         file.unlink()
         until(file.exists)
     log.close()
@@ -276,6 +278,19 @@ def read_some(descriptor: int) -> bytes:
         return b""
 
 
+def read_until(descriptor: int, done: Callable[[], bool]) -> bytes:
+    """What comes out of a FIFO until all was written to it."""
+    seen = bytearray()
+
+    def more() -> bool:
+        last = done()
+        seen.extend(read_some(descriptor))
+        return last
+
+    until(more)
+    return bytes(seen)
+
+
 def test_a_fifo_is_written_as_soon_as_somebody_reads(fifo: Path, logs: Callable[..., AccessLog]) -> None:
     log = logs(fifo)
     log.write(line(1))
@@ -294,10 +309,7 @@ def test_a_reader_that_stops_reading_gets_whole_lines_later(fifo: Path, logs: Ca
         for number in range(3000):
             log.write(line(number))
         until(lambda: log.written > 100)
-        seen = bytearray()
-        until(lambda: seen.extend(read_some(reader)) or log.written == 3000)
-        seen.extend(read_some(reader))
-        assert ids(bytes(seen)) == list(range(3000))
+        assert ids(read_until(reader, lambda: log.written == 3000)) == list(range(3000))
     finally:
         os.close(reader)
 
@@ -312,10 +324,7 @@ def test_the_next_reader_of_a_fifo_begins_with_a_whole_line(fifo: Path, logs: Ca
     until(lambda: log._writer._failing)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        seen = bytearray()
-        until(lambda: seen.extend(read_some(reader)) or log.written + log.lost == 3000)
-        seen.extend(read_some(reader))
-        numbers = ids(bytes(seen))
+        numbers = ids(read_until(reader, lambda: log.written + log.lost == 3000))
         assert numbers == list(range(numbers[0], 3000))
     finally:
         os.close(reader)
@@ -352,16 +361,14 @@ def test_standard_output_that_is_gone_is_trouble_and_no_failure(
 # -- what is logged
 
 
-class Asked:
+def asked(number: int) -> Any:
     """An exchange, for a sample."""
-
-    def __init__(self, number: int) -> None:
-        self.id = f"{number:032x}"
+    return SimpleNamespace(id=f"{number:032x}")
 
 
 def test_a_sample_is_the_same_each_time(tmp_path: Path, logs: Callable[..., AccessLog]) -> None:
     log = logs(tmp_path / "a", sample=0.25)
-    exchanges = [Asked(number) for number in range(4000)]
+    exchanges = [asked(number) for number in range(4000)]
     first = [log.wants(exchange) for exchange in exchanges]
     assert first == [log.wants(exchange) for exchange in exchanges]
     assert 850 < sum(first) < 1150
@@ -374,12 +381,12 @@ def test_a_sample_may_be_nothing_or_all(
     tmp_path: Path, logs: Callable[..., AccessLog], sample: float, expected: int
 ) -> None:
     log = logs(tmp_path / "a", sample=sample)
-    assert sum(log.wants(Asked(number)) for number in range(100)) == expected
+    assert sum(log.wants(asked(number)) for number in range(100)) == expected
 
 
 def test_what_always_says_is_logged_whatever_the_sample_says(tmp_path: Path, logs: Callable[..., AccessLog]) -> None:
     log = logs(tmp_path / "a", sample=0.0, always=lambda exchange: exchange.id.endswith("7"))
-    assert [number for number in range(16) if log.wants(Asked(number))] == [7]
+    assert [number for number in range(16) if log.wants(asked(number))] == [7]
 
 
 def test_a_condition_that_fails_costs_no_record(
@@ -389,8 +396,8 @@ def test_a_condition_that_fails_costs_no_record(
         raise ConfigError("oops")
 
     log = logs(tmp_path / "a", sample=0.0, always=always)
-    assert log.wants(Asked(1))
-    assert log.wants(Asked(2))
+    assert log.wants(asked(1))
+    assert log.wants(asked(2))
     assert len(flush_errors(ConfigError)) == 1
 
 

@@ -58,10 +58,11 @@ def line(made: Record) -> dict[str, Any]:
     text = encode(made)
     assert text.endswith(b"\n")
     assert all(0x20 <= byte < 0x7F for byte in text[:-1])
-    return json.loads(text)
+    told: dict[str, Any] = json.loads(text)
+    return told
 
 
-def marks(**values: float) -> Ledger:
+def marks(**values: Any) -> Ledger:
     ledger = Ledger()
     for name, value in values.items():
         setattr(ledger, name, value)
