@@ -11,7 +11,8 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from random import Random, SystemRandom
 
 from twisted.internet.defer import Deferred, DeferredList, fail
 from twisted.internet.interfaces import IReactorTCP
@@ -40,12 +41,14 @@ class Means:
     What every upstream works with.
 
     @ivar count: see L{Context}.
+    @ivar random: decides where the choice of endpoints starts.
     """
 
     reactor: IReactorTCP
     wheel: Wheel
     resolver: Resolver
     count: Callable[[str], None] = uncounted
+    random: Random = field(default_factory=SystemRandom)
 
 
 @implementer(IService)
@@ -263,7 +266,7 @@ class Cluster:
                 endpoint.place = each
             kept[key] = endpoint
         self._endpoints = kept
-        self._balance = Smooth((endpoint, endpoint.place.weight) for endpoint in kept.values())
+        self._balance = Smooth(((endpoint, endpoint.place.weight) for endpoint in kept.values()), self._means.random)
         self._leave(endpoints.values())
 
     def _pool(self, each: Place) -> Pool:

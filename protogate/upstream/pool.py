@@ -82,16 +82,18 @@ class Link:
     @ivar connection: None before it is ready and after it has closed.
     @ivar gate: the request for which alone it is being made, or None.
     @ivar uses: requests it was given.
+    @ivar replaced: whether it is being closed to make room for another one.
     @ivar since: when it was last seen to become idle, seconds on the wheel's clock.
     """
 
-    __slots__ = ("connect", "connection", "dns", "gate", "pool", "since", "tls", "uses")
+    __slots__ = ("connect", "connection", "dns", "gate", "pool", "replaced", "since", "tls", "uses")
 
     def __init__(self, pool: Pool, gate: Gate | None) -> None:
         self.pool, self.gate = pool, gate
         self.connection: IClientConnection | None = None
         self.dns = self.connect = self.tls = self.since = 0.0
         self.uses = 0
+        self.replaced = False
 
     def ready(self, connection: IClientConnection) -> None:
         """Called by the codec: there is capacity again, or for the first time."""
@@ -137,6 +139,7 @@ class Pool:
         self._own = 0  # attempts of them that are made for one request alone
         self._waiting: OrderedDict[Gate, None] = OrderedDict()
         self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
+        self._room = 0  # connections that are being closed for those
         self._each = 0  # capacity of the newest connection; 0 = not known
         self._draining = False
         self._drained: list[Deferred[None]] = []
@@ -278,8 +281,10 @@ class Pool:
         while waiting and connection.capacity > 0:
             self._pass(waiting.popitem(last=False)[0], link)
         if connection.capacity > 0:
-            if self._draining or (self._fresh and not connection.busy):
-                connection.drain()  # a request that must have a new connection needs its place
+            if len(self._fresh) > self._room:
+                self._replace(link, connection)
+            elif self._draining:
+                connection.drain()
             else:
                 self._rest(link, self._wheel.now())
         if self._clock.active:
@@ -297,6 +302,8 @@ class Pool:
         self._links.pop(link, None)
         self._free.pop(link, None)
         link.connection = None  # no cycle is left
+        if link.replaced:
+            self._room -= 1
         self._grow()
         self._settle()
         return result
@@ -387,13 +394,24 @@ class Pool:
                 connection.drain()
 
     def _evict(self) -> None:
-        """Make room for a new connection at the cost of the one that is idle longest."""
-        if len(self._links) + len(self._attempts) >= self.settings.max_per_endpoint:
-            for link in self._free:
-                if link.connection is not None and not link.connection.busy:
-                    del self._free[link]
-                    link.connection.drain()
-                    return
+        """Make room for a new connection, at the cost of the one that is idle longest, or of one with room to spare."""
+        if len(self._links) + len(self._attempts) < self.settings.max_per_endpoint:
+            return
+        chosen: Link | None = None
+        for link in self._free:
+            if link.connection is not None and (chosen is None or not link.connection.busy):
+                chosen = link
+                if not link.connection.busy:
+                    break
+        if chosen is not None and chosen.connection is not None:
+            self._replace(chosen, chosen.connection)
+
+    def _replace(self, link: Link, connection: IClientConnection) -> None:
+        """Close it as soon as it is idle: a request that must have a new connection needs its place."""
+        self._free.pop(link, None)
+        link.replaced = True
+        self._room += 1
+        connection.drain()
 
     # -- the end
 

@@ -43,7 +43,7 @@ def test_urls(url: str, host: str, port: int, authority: bytes, address: str) ->
         ("http://user@up.test", "host and port"),
         ("http://up.test:", "host and port"),
         ("http://up.test:+80", "host and port"),
-        ("http://up.test:８０", "host and port"),
+        ("http://up.test:\uff18\uff10", "host and port"),
         ("http://up.test:80\n", "host and port"),
         ("http://a b", "host and port"),
         ("http://::1", "host and port"),

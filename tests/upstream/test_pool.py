@@ -553,6 +553,37 @@ def test_fresh_waits_for_a_connection_that_is_about_to_close() -> None:
     assert busy.reason.retry is lost().retry
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_fresh_takes_the_place_of_a_connection_that_carries_several_when_that_has_finished(first: int) -> None:
+    bench = Bench(most=1)
+    outcomes = [bench.ask() for _ in range(first)]
+    old = bench.attempts[0].up(most=2)
+    outcome = bench.ask(fresh=True)
+    for _ in range(first):
+        assert not old.dead
+        old.answer()
+    assert old.dead
+    bench.attempts[1].up(most=2).answer()
+    assert [each.status for each in (*outcomes, outcome)] == [200] * (first + 1)
+
+
+def test_no_more_connections_are_replaced_than_needed() -> None:
+    bench = Bench(most=2)
+    for _ in range(2):
+        bench.ask()
+    one = bench.attempts[0].up()
+    other = bench.attempts[1].up()
+    one.lazy = other.lazy = True
+    outcome = bench.ask(fresh=True)
+    one.answer()
+    other.answer()
+    assert one.draining
+    assert not other.draining
+    one.end()
+    bench.attempts[2].up().answer()
+    assert outcome.status == 200
+
+
 def test_fresh_has_the_queue_clock_too() -> None:
     bench = Bench(most=1, idle=0)
     bench.connected()
