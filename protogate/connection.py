@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, ISSLTransport
 from twisted.internet.protocol import Protocol
+from twisted.internet.tcp import Client, Server
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -100,8 +101,26 @@ class Connection(Protocol):
     # -- writing
 
     def connectionMade(self) -> None:
-        self._write = self.transport.write
-        self.transport.registerProducer(self, True)
+        transport = self.transport
+        # Exactly these: what else is derived from them (TLS, UNIX sockets) writes in a way of its own.
+        eager = type(transport) in (Client, Server) and not transport.TLS
+        self._write = self._eager if eager else transport.write
+        transport.registerProducer(self, True)
+
+    def _eager(self, data: bytes) -> None:
+        """
+        Write at once to a TCP transport of Twisted's own that has nothing waiting: it would register for writing, wait
+        for a turn of the loop, write, and deregister, which costs more than the write.
+        """
+        transport = self.transport
+        if transport.dataBuffer or transport._tempDataLen or transport.disconnecting or not transport.connected:
+            transport.write(data)
+            return
+        sent = transport.writeSomeData(data)
+        if type(sent) is not int:
+            sent = 0  # it is lost; the transport finds out by itself, and tells in its own time
+        if sent < len(data):
+            transport.write(data[sent:] if sent else data)
 
     def put(self, data: bytes) -> None:
         """Write, now or when uncorked."""

@@ -10,6 +10,8 @@ Rules
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 import threading
@@ -102,7 +104,8 @@ class GatewayService(Service):
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
 
             reactor = installed
-        self._path, self._reactor, self._signals = path, reactor, signals
+        # Absolute: a daemon may change its folder.
+        self._path, self._reactor, self._signals = os.path.abspath(path), reactor, signals
         self.wheel = Wheel(reactor, now=now)
         self.counters = Counters()
         self.reloads = 0
@@ -427,10 +430,16 @@ class Open:
 
 
 def _quietly(function: Callable[[str], Build], path: str) -> Build:
-    """Build in this thread, and hand the interpreter back to the event loop often."""
-    before = sys.getswitchinterval()
+    """
+    Build in this thread, and hand the interpreter back to the event loop often.  No garbage is collected meanwhile: a
+    full collection holds the interpreter for longer than the event loop may wait.
+    """
+    before, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(SWITCH)
+    gc.disable()
     try:
         return function(path)
     finally:
         sys.setswitchinterval(before)
+        if collects:
+            gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, ClassVar
 
 from twisted.application.service import IService
@@ -32,4 +33,8 @@ def makeService(options: Options) -> IService:
         built = build(path)
     except ConfigFaults as faults:
         raise SystemExit(str(faults)) from None
-    return GatewayService(path, built)
+    service = GatewayService(path, built)
+    # What is there now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    return service
