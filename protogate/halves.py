@@ -244,6 +244,9 @@ class Serving(Half):
 
     def respond(self, response: Response) -> None:
         """The final response is there."""
+        if not isinstance(response, Response):
+            self.failed(Failure(TypeError(f"handle() gave {response!r} instead of a Response")))
+            return
         self.answer, body, request = None, response.body, self.request
         if request is None or self.writing != OPEN:  # cancelled, but the answer was faster
             if body is not None:

@@ -257,8 +257,10 @@ class Client(Stream):
 
     def bad(self, error: Bad) -> None:
         self.context.count("malformed_response" if error.event == "malformed_head" else error.event)
-        kind = "http_response_header_section_size" if error.event == "response_headers_too_large" else (
-            "http_protocol_error"
+        kind = (
+            "http_response_header_section_size"
+            if error.event == "response_headers_too_large"
+            else ("http_protocol_error")
         )
         self._fail(Abort(f"bad response: {error.text}", UPSTREAM, 502, NEVER, error=kind))
 
@@ -285,7 +287,9 @@ class Client(Stream):
         if half.response is not None:
             return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
         if self._heard:
-            return Abort("the upstream closed within its response head", UPSTREAM, 502, error="http_response_incomplete")
+            return Abort(
+                "the upstream closed within its response head", UPSTREAM, 502, error="http_response_incomplete"
+            )
         return Abort(
             "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
         )

@@ -321,8 +321,10 @@ class Server(Stream):
 
     def remains(self, half: Answer) -> bool:
         """Whether more of the request is to come than is ever thrown away."""
-        return half.ledger is not None and half.size - half.ledger.received - self._drained > DRAIN and (
-            half.reading == CUT or half.writing == ENDED
+        return (
+            half.ledger is not None
+            and half.size - half.ledger.received - self._drained > DRAIN
+            and (half.reading == CUT or half.writing == ENDED)
         )
 
     def over(self, half: Answer) -> None:

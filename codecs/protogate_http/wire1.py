@@ -23,9 +23,7 @@ T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"
 FIELDS: Final = rb"((?:" + T + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
 REQUEST: Final = re.compile(rb"(" + T + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + FIELDS).fullmatch
-RESPONSE: Final = re.compile(
-    rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?\r\n" + FIELDS
-).fullmatch
+RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?\r\n" + FIELDS).fullmatch
 TRAILERS: Final = re.compile(FIELDS).fullmatch
 TOKEN: Final = re.compile(T + rb"++").fullmatch
 NUMBER: Final = re.compile(rb"[0-9]{1,18}").fullmatch
@@ -33,7 +31,7 @@ _WORD: Final = rb"(?:" + T + rb'++|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\' 
 SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,15})(?:[ \t]*+;[ \t]*+" + T + rb"++(?:[ \t]*+=[ \t]*+" + _WORD + rb")?)*+"
 ).fullmatch
-_VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/[0-9]\.[0-9]\r\n").match
+_VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n").match
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
 _LINE: Final = re.compile(T + rb"++:" + _TEXT + rb"*+").fullmatch
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
