@@ -152,8 +152,8 @@ def test_a_directory_that_is_gone_costs_nothing_once_it_is_back(tmp_path: Path, 
     with capturedLogs() as events:
         file.unlink()
         directory.rmdir()
-        log.write(line(1))
         until(lambda: [event for event in events if event.get("why") == os.strerror(errno.ENOENT)])
+        log.write(line(1))
         directory.mkdir()
         until(lambda: log.written == 1)
         until(lambda: "written again" in events[-1]["log_format"])
