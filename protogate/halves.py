@@ -158,7 +158,7 @@ class Half:
 
     def cut(self, reason: Abort) -> bool:
         """Both directions end here and now; returns whether there was anything left to end."""
-        if self.reading != OPEN and self.writing != OPEN:
+        if OPEN not in (self.reading, self.writing):
             return False
         incoming, outgoing = self.incoming, self.outgoing
         reading, self.reading, self.writing = self.reading, CUT, CUT
@@ -435,7 +435,7 @@ class Calling(Half):
 
     def fold(self, reason: Abort) -> None:
         """Our side ends it."""
-        if self.reading == OPEN or self.writing == OPEN:
+        if OPEN in (self.reading, self.writing):
             self.reset(reason)
         self.lost(reason)
 

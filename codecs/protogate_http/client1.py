@@ -24,13 +24,15 @@ from protogate.context import Context
 from protogate.errors import ALWAYS, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IClientConnection
-from protogate.message import Field, Request, Response
-from protogate_http.semantics import accept, bodyless, key, new_key, sendable, split
+from protogate.message import Field, Headers, Request, Response
+from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, split
 from protogate_http.stream1 import Stream
 from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, emit
 
 CONTINUE: Final = 1.0
 """Seconds to wait for 100 Continue before the body is sent anyway (RFC 9110, 10.1.1)."""
+SOON: Final = 0.2
+"""Seconds within which a flush that nobody saw is taken to have come with the write."""
 INTERIMS: Final = 16
 """Interim responses to one request; an upstream that sends more is at fault."""
 _CONTENT: Final = frozenset((b"POST", b"PUT", b"PATCH"))
@@ -182,27 +184,12 @@ class Client(Stream):
         if status < 200 and status != 101:
             self._interim(half, Response(status, fields))
             return  # the next thing is another head
-        http10, length = minor == b"0", special.length
-        if http10 and length == CHUNKED:
+        http10 = minor == b"0"
+        if http10 and special.length == CHUNKED:
             raise Bad("Transfer-Encoding in HTTP/1.0")
         if b"close" in special.options or (http10 and b"keep-alive" not in special.options):
             self._keep = False
-        if status == 101:
-            if half.upgrade is None or half.method == b"CONNECT" or half.upgrade not in special.upgrade:
-                raise Bad("101 that nobody asked for")
-            if half.key is not None:
-                if fields.get(b"sec-websocket-accept") != accept(half.key):
-                    raise Bad("wrong sec-websocket-accept")
-                fields.remove(b"sec-websocket-accept")
-            length = CLOSE
-        elif half.method == b"CONNECT" and status < 300:
-            length = CLOSE
-        elif bodyless(half.method, status):
-            if length is not None and length >= 0 and status != 204:
-                fields.append((b"content-length", b"%d" % length))
-            length = NONE
-        elif length is None:
-            length = CLOSE
+        length = self._length(half, status, special, fields)
         body = Body(half, length if length > 0 else None) if length else None
         half.expect = False
         if not half.sent and half.writing != OPEN:
@@ -212,6 +199,25 @@ class Client(Stream):
         self.fresh = True
         if body is not None and request is not None:
             self.watch(self.context.timeouts.response_stall or inf)
+
+    def _length(self, half: Ask, status: int, special: Special, fields: Headers) -> int:
+        """How the body of a final response is delimited (RFC 9112, 6.3)."""
+        length = special.length
+        if status == 101:
+            if half.upgrade is None or half.method == b"CONNECT" or half.upgrade not in special.upgrade:
+                raise Bad("101 that nobody asked for")
+            if half.key is not None:
+                if fields.get(b"sec-websocket-accept") != accept(half.key):
+                    raise Bad("wrong sec-websocket-accept")
+                fields.remove(b"sec-websocket-accept")
+            return CLOSE
+        if half.method == b"CONNECT" and status < 300:
+            return CLOSE
+        if bodyless(half.method, status):
+            if length is not None and length >= 0 and status != 204:
+                fields.append((b"content-length", b"%d" % length))
+            return NONE
+        return CLOSE if length is None else length
 
     def _interim(self, half: Ask, response: Response) -> None:
         half.interims += 1
@@ -340,43 +346,36 @@ class Client(Stream):
 
     def late(self, now: float) -> float:
         half: Ask | None = self.half
-        times = self.context.timeouts
         if half is None:
             return inf
-        delay: float = inf
-        stall = times.upstream_stall
-        if self.unsent():
-            if stall and self.stalled(now) >= stall:
-                return self._late(Phase.UPSTREAM_STALL, stall)
-            delay = self.look()
-            if half.writing == ENDED and not half.sent:
-                delay = min(delay, max(self.context.wheel.resolution, (now - half.since) / 4))
-        elif half.writing == ENDED and not half.sent and half.response is None:
-            self.sent(half, half.since if now - half.since < 0.2 else now)
-        if half.expect:
-            left = half.since + CONTINUE - now
-            if left <= 0:
-                self._go(half)
-                return self.look()
-            return min(delay, left)
-        if half.response is None:
-            if half.sent and times.response_head:
-                left = half.sent + times.response_head - now
-                if left <= 0:
-                    return self._late(Phase.RESPONSE_HEAD, times.response_head)
-                delay = min(delay, left)
-            elif half.writing == OPEN:
-                delay = min(delay, self.look())
-        elif half.reading == OPEN and not half.tunnel and times.response_stall:
-            left = self._read + times.response_stall - now
-            if self._held or half.writing == OPEN:
-                left = times.response_stall  # it is not this side that is waited for
-            if left <= 0:
-                return self._late(Phase.RESPONSE_STALL, times.response_stall)
-            delay = min(delay, left)
-        elif half.tunnel:
-            delay = min(delay, self.look())
-        return delay
+        stall = self.context.timeouts.upstream_stall
+        if stall and self.stalled(now) >= stall:
+            return self._late(Phase.UPSTREAM_STALL, stall)
+        if half.response is not None:
+            return min(self._late_body(now, half), self.look() if half.tunnel or self.unsent() else inf)
+        if half.expect and now >= half.since + CONTINUE:
+            self._go(half)
+        if half.writing == OPEN:
+            return min(half.since + CONTINUE - now if half.expect else inf, self.look())
+        if not half.sent:
+            if self.unsent():  # look often at first: most requests are flushed at once
+                return min(self.look(), max(self.context.wheel.resolution, (now - half.since) / 4))
+            self.sent(half, half.since if now - half.since < SOON else now)
+        return self._late_head(now, half)
+
+    def _late_head(self, now: float, half: Ask) -> float:
+        seconds = self.context.timeouts.response_head
+        left = half.sent + seconds - now if seconds else inf
+        return self._late(Phase.RESPONSE_HEAD, seconds) if left <= 0 else left
+
+    def _late_body(self, now: float, half: Ask) -> float:
+        seconds = self.context.timeouts.response_stall
+        if not seconds or half.reading != OPEN or half.tunnel:
+            return inf
+        if self._held or half.writing == OPEN:
+            return seconds  # it is not this side that is waited for
+        left = self._read + seconds - now
+        return self._late(Phase.RESPONSE_STALL, seconds) if left <= 0 else left
 
     def _late(self, phase: Phase, seconds: float) -> float:
         self.context.count(_EVENTS[phase])

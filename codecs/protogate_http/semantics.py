@@ -1,5 +1,6 @@
 """
-RFC 9110 as every version of HTTP shares it: which fields belong to the connection, what delimits a body, what may be sent.
+RFC 9110 as every version of HTTP shares it: which fields belong to the connection, what delimits a body, and what may
+be sent.
 
 Rules
 - Fields of the connection are taken out when a message is read, so nothing a peer names in C{Connection} can remove
@@ -82,7 +83,7 @@ def listed(value: bytes) -> tuple[bytes, ...]:
     return tuple([part for part in [part.strip(b" \t").lower() for part in value.split(b",")] if part])
 
 
-def split(fields: list[Field]) -> tuple[Headers, Special]:
+def split(fields: list[Field]) -> tuple[Headers, Special]:  # noqa: PLR0912  one branch a field
     """
     Fields without those of the connection, and what those say.
 
@@ -149,7 +150,7 @@ def leftovers(fields: list[Field]) -> tuple[Headers, bytes]:
 
 def bodyless(method: bytes, status: int) -> bool:
     """A response that has no body whatever its fields say (RFC 9112, 6.3)."""
-    return method == b"HEAD" or status == 204 or status == 304 or status < 200
+    return method == b"HEAD" or status in (204, 304) or status < 200
 
 
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)(.*+)").fullmatch

@@ -11,8 +11,6 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import Any, Final
@@ -23,148 +21,25 @@ from protogate.body import Body
 from protogate.connection import LINGER_BYTES, PATIENCE
 from protogate.context import Context
 from protogate.errors import CLIENT, CLIENT_GONE, Abort, Phase, timeout
-from protogate.halves import CUT, ENDED, OPEN, Half, Serving
+from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IService
-from protogate.message import CONNECT, Field, Peer, Request, Response, ignore
+from protogate.message import CONNECT, Field, Peer, Request, ignore
+from protogate_http.answer1 import Answer
 from protogate_http.semantics import (
     UPGRADES,
-    accept,
+    Special,
     aim,
-    bodyless,
-    described,
-    key,
     leftovers,
-    sendable,
     split,
 )
 from protogate_http.stream1 import Stream
-from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Requests, emit
+from protogate_http.wire1 import CHUNKED, NONE, Bad, Head, Requests
 
-_PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus} | {
-    413: b"Content Too Large",
-    414: b"URI Too Long",
-    422: b"Unprocessable Content",
-}
-STATUS: Final = [b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b"")) for status in range(600)]
 DRAIN: Final = 65536
 """Unread request bytes that are read and thrown away to keep a connection."""
 WINDOW: Final = 10.0
 """Seconds over which clientMinRate is measured."""
 _PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
-
-
-class Answer(Serving):
-    """
-    One request from a client.
-
-    @ivar method: of the request.
-    @ivar http10: whether it came as HTTP/1.0.
-    @ivar keep: whether the connection may live on.
-    @ivar expect: the client waits for 100 Continue.
-    @ivar upgrade: C{request.upgrade}.
-    @ivar size: length of the request body, 0 when unknown.
-    @ivar chunked: @ivar left: framing of the response: chunked, or bytes still due, or neither.
-    """
-
-    __slots__ = ("chunked", "expect", "http10", "keep", "left", "method", "size", "upgrade")
-    connection: Server
-
-    def __init__(self, connection: Server, method: bytes) -> None:
-        super().__init__(connection)
-        self.method = method
-        self.chunked = self.expect = self.http10 = False
-        self.keep = True
-        self.left: int | None = None
-        self.size = 0
-        self.upgrade: bytes | None = None
-
-    def interim(self, response: Response) -> None:
-        """C{request.interim} of a client that understands 1xx."""
-        status = response.status
-        if self.response is None and self.writing == OPEN and 101 < status < 200:
-            self.connection.put(emit(STATUS[status], sendable(response.headers, self.connection.context.count)[0]))
-
-    def head(self, response: Response, last: bool) -> None:
-        connection, status, body = self.connection, response.status, response.body
-        fields, options = sendable(response.headers, connection.context.count)
-        if not self.tunnel and not 200 <= status < 600:
-            connection.context.count("invalid_status")
-            status, fields = 502, []
-            self._without(response)
-            body = None
-        if self.tunnel:
-            if status == 101:
-                fields += ((b"connection", b"upgrade"), (b"upgrade", self.upgrade or b""))
-                if response.headers.get(b"sec-websocket-accept") is None:
-                    fields.append((b"sec-websocket-accept", accept(key(self.request) or b"")))  # type: ignore[arg-type]
-            connection.wire.body(CLOSE)
-        elif bodyless(self.method, status):  # the serializer, not the module, enforces this (RFC 9112, 6.3)
-            if status != 204:
-                size = described(response.headers)
-                if size is None and body is not None and body.length is not None and status != 304:
-                    size = b"%d" % body.length
-                if size is not None:
-                    fields.append((b"content-length", size))
-            self._without(response)
-        elif body is None or status == 205:
-            self._without(response)
-            fields.append((b"content-length", b"0"))
-        elif body.length is not None:
-            self.left = body.length
-            fields.append((b"content-length", b"%d" % body.length))
-        elif self.http10:
-            self.keep = False
-        else:
-            self.chunked = True
-            fields.append((b"transfer-encoding", b"chunked"))
-        if not self.tunnel:
-            if self.keep and (
-                b"close" in options
-                or self.expect  # a client that waits for 100 may send its body, or not
-                or connection.draining
-                or connection.deaf
-                or (self.reading != ENDED and connection.remains(self))
-            ):
-                self.keep = False
-            if not self.keep:
-                fields.append((b"connection", b"close"))
-            elif self.http10 or b"keep-alive" in options:
-                fields.append((b"connection", b"keep-alive"))
-        connection.put(emit(STATUS[status], fields))
-        if self.tunnel:
-            connection.hold(False)  # bytes that came with the request belong to the tunnel
-        elif self.writing == ENDED and not last:
-            self.settle()
-        if self.writing == OPEN:
-            connection.watch(connection.look())
-
-    def _without(self, response: Response) -> None:
-        body, response.body, self.outgoing, self.writing = response.body, None, None, ENDED
-        if body is not None:
-            body.stopProducing()
-
-    def write(self, data: bytes) -> None:
-        self.ledger.delivered += len(data)  # type: ignore[union-attr]
-        self.connection.body_out(self, data)
-
-    def end(self, trailers: Sequence[Field] | None) -> None:
-        self.connection.body_end(self, trailers)
-
-    def reset(self, reason: Abort) -> None:
-        self.connection.abort()  # no last chunk, no clean FIN: the peer sees the truncation
-
-    def over(self) -> None:
-        self.connection.over(self)
-
-    def pauseProducing(self) -> None:
-        self.connection.hold(True)
-
-    def resumeProducing(self) -> None:
-        if self.expect and self.reading == OPEN and self.writing == OPEN and self.response is None:
-            self.expect = False
-            self.connection.put(STATUS[100] + b"\r\n")
-            self.connection.restart()
-        self.connection.hold(False)
 
 
 class Server(Stream):
@@ -212,20 +87,11 @@ class Server(Stream):
 
     def headed(self, head: Head) -> None:
         method, target, minor = head.start
-        limits, http10 = self.context.limits, minor == b"0"
+        http10 = minor == b"0"
         try:
             fields, special = split(head.fields)
-            length = special.length or NONE
-            if http10:
-                if length == CHUNKED:
-                    raise Bad("Transfer-Encoding in HTTP/1.0", 400, "bad_framing")
-            elif special.host is None:
-                raise Bad("no Host", 400, "bad_host")
+            length = self._length(method, http10, special)
             target, authority = aim(method, target, special.host)
-            if length and method == b"CONNECT":
-                raise Bad("CONNECT has no content", 400, "bad_framing")
-            if length > limits.body > 0:
-                raise Bad("content too large", 413, "body_too_large")
         except Bad as error:
             error.start, error.fields = (method, target), head.fields
             raise
@@ -269,6 +135,20 @@ class Server(Stream):
                 self.restart()
         else:
             half.begin(self.service)
+
+    def _length(self, method: bytes, http10: bool, special: Special) -> int:
+        """How the content of a request is delimited, if it may be at all."""
+        length, most = special.length or NONE, self.context.limits.body
+        if http10:
+            if length == CHUNKED:
+                raise Bad("Transfer-Encoding in HTTP/1.0", 400, "bad_framing")
+        elif special.host is None:
+            raise Bad("no Host", 400, "bad_host")
+        if length and method == b"CONNECT":
+            raise Bad("CONNECT has no content", 400, "bad_framing")
+        if length > most > 0:
+            raise Bad("content too large", 413, "body_too_large")
+        return length
 
     def restart(self) -> None:
         """The clocks of an upload start, or start again."""

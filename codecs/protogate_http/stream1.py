@@ -146,13 +146,16 @@ class Stream(Connection):
         finally:
             self._looping = False
             self.uncork()
-        stall = wire.pending() > AHEAD
-        if stall is not self._stalled and not self.dead:
-            self._stalled = stall
-            if stall:
-                self.transport.pauseProducing()
-            else:
-                self.transport.resumeProducing()
+        if (wire.pending() > AHEAD) is not self._stalled and not self.dead:
+            self._stall()
+
+    def _stall(self) -> None:
+        """Too much is waiting, or no longer."""
+        self._stalled = not self._stalled
+        if self._stalled:
+            self.transport.pauseProducing()
+        else:
+            self.transport.resumeProducing()
 
     def drained(self) -> None:
         """The peer sends no more: what was read and waits goes into the body, which holds it (L{AHEAD} at most)."""

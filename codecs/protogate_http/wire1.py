@@ -251,7 +251,7 @@ class Reader:
         self._data, self._at = b"", 0
         return (data[at:] if at else data) or None
 
-    def _chunks(self) -> Event | None:
+    def _chunks(self) -> Event | None:  # noqa: PLR0912  a loop over the states, without a call for each tiny chunk
         """All that is there of a chunked body, up to its last chunk."""
         data, at, state, left = self._data, self._at, self._state, self._left
         size, parts, bad = len(data), [], ""

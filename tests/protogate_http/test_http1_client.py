@@ -64,7 +64,10 @@ def test_bodies_leave_with_their_head_framed_by_their_length():
     caller = Caller()
     caller.ask(b"GET", body=Giver(b"he", b"llo", trailers=[(b"x-sum", b"7"), (b"host", b"x")]).body)
     assert caller.wire.writes == [
-        b"GET / HTTP/1.1\r\nhost: u.test\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\nx-sum: 7\r\n\r\n"
+        (
+            b"GET / HTTP/1.1\r\nhost: u.test\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"2\r\nhe\r\n3\r\nllo\r\n0\r\nx-sum: 7\r\n\r\n"
+        )
     ]
 
 
@@ -185,7 +188,8 @@ def test_fields_of_the_connection_are_taken_out():
     caller.ask()
     caller.feed(
         b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nProxy-Authenticate: Basic\r\nTE: x\r\n"
-        b"Trailer: X\r\nUpgrade: foo\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nX-End: 2\r\nContent-Length: 0\r\n\r\n"
+        b"Trailer: X\r\nUpgrade: foo\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nX-End: 2\r\n"
+        b"Content-Length: 0\r\n\r\n"
     )
     assert caller.results[0].headers == [(b"x-end", b"2")]
     assert caller.client.capacity == 1
