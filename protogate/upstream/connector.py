@@ -166,6 +166,7 @@ class Attempt:
         """TCP failed: on to the next address."""
         if dial is self._dial and self._state is State.CONNECTING:
             self._dial = None
+            self.connector.context.count("connect_failed")
             self._missed(refusal(problem, self.connector, dial.address))
 
     def _missed(self, reason: Abort) -> None:
@@ -235,6 +236,7 @@ class Attempt:
             self._fail(self._timeout(Phase.CONNECT, timeouts.connect))
 
     def _timeout(self, phase: Phase, seconds: float) -> Abort:
+        self.connector.context.count(f"{phase}_timeout")
         plain = timeout(phase, UPSTREAM, seconds, ALWAYS)
         return Abort(
             f"{self.connector.name}: {plain.reason}",

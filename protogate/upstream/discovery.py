@@ -105,6 +105,7 @@ class Discovery:
         self._fail(reason)
 
     def _late(self) -> None:
+        self._context.count("dns_timeout")
         self._fail(timeout(Phase.DNS, UPSTREAM, self._context.timeouts.dns, ALWAYS))
 
     def _fail(self, reason: Abort) -> None:

@@ -178,6 +178,7 @@ class Pool:
         if self._draining:
             return fail(gone(f"{self.name} takes no new requests"))
         if len(self._waiting) + len(self._fresh) >= self.settings.queue:
+            self._context.count("queue_full")
             return fail(
                 Abort(
                     f"{self.name}: {self.settings.queue} requests wait already",
@@ -372,6 +373,8 @@ class Pool:
         for gate in late:
             self._fresh.pop(gate, None)
             self._waiting.pop(gate, None)
+        for _ in late:
+            self._context.count("queue_timeout")
         if late:
             self._refuse(tuple(late), queued(self.name, self._context.timeouts.queue))
             self._settle()

@@ -88,7 +88,13 @@ class Bench:
 
         self.reactor.connectTCP = connect  # type: ignore[method-assign]
         self.resolver = Resolver(self.time.wheel, self.dns, self.time.counted.append, "/nonexistent")
-        self.means = Means(reactor=self.reactor, wheel=self.time.wheel, resolver=self.resolver, random=Random(seed))
+        self.means = Means(
+            reactor=self.reactor,
+            wheel=self.time.wheel,
+            resolver=self.resolver,
+            count=self.time.counted.append,
+            random=Random(seed),
+        )
         make: Callable[..., Cluster] = Cluster.unnamed if isinstance(config, str) else Cluster.named
         self.cluster = make(config, gateway, self.codec, self.means)
         if start:
@@ -651,6 +657,7 @@ def test_no_answer_in_time_is_told_and_again_when_one_asks_later() -> None:
     _, outcome = bench.ask()
     bench.time.pass_by(3.1)
     assert (outcome.reason.phase, outcome.reason.error, outcome.reason.status) == (Phase.DNS, "dns_timeout", 504)
+    assert bench.time.counted.count("dns_timeout") == 1
     _, again = bench.ask()
     assert again.reason.error == "dns_timeout"
     bench.dns.say("A", [a("up.test", "10.0.0.1")])

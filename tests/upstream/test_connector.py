@@ -166,6 +166,7 @@ def test_dns_that_does_not_answer_in_time() -> None:
         504, Phase.DNS, "dns_timeout", UPSTREAM, ALWAYS,
     )  # fmt: skip
     assert bench.times.dns == pytest.approx(2.05, abs=0.1)
+    assert bench.time.counted[-1] == "dns_timeout"
     bench.dns.say("A", [a("up.test", "10.0.0.1")])
     bench.dns.say("AAAA", [])
     assert not bench.dialed
@@ -219,6 +220,7 @@ def test_what_a_failed_connect_means(problem: Exception, kind: str, status: int,
     )  # fmt: skip
     assert "10.0.0.1:8080" in reason.reason
     assert "10.0.0.1" not in reason.detail
+    assert bench.time.counted == ["connect_failed"]
     assert bench.time.idle
 
 
@@ -238,6 +240,7 @@ def test_an_address_that_does_not_answer_in_time_gives_way_to_the_next() -> None
     (reason,) = bench.failed
     assert (reason.status, reason.phase, reason.error) == (504, Phase.CONNECT, "connection_timeout")
     assert bench.times.connect == pytest.approx(2.1, abs=0.1)
+    assert bench.time.counted.count("connect_timeout") == 2
     assert bench.time.idle
 
 

@@ -373,6 +373,7 @@ def test_the_queue_is_bounded() -> None:
     assert (reason.status, reason.who, reason.error, reason.retry) == (503, GATEWAY, "connection_limit_reached", ALWAYS)
     assert (b"retry-after", b"1") in reason.headers
     assert reason.phase is None
+    assert bench.time.counted == ["queue_full"]
 
 
 def test_who_waits_too_long_gets_503() -> None:
@@ -393,6 +394,7 @@ def test_who_waits_too_long_gets_503() -> None:
     bench.time.pass_by(3)
     assert later.reason.phase is Phase.QUEUE
     assert busy.open
+    assert bench.time.counted == ["queue_timeout", "queue_timeout"]
 
 
 def test_no_queue_clock_when_it_is_off() -> None:
