@@ -35,6 +35,7 @@ _VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/(?!1\.[
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
 _LINE: Final = re.compile(T + rb"++:" + _TEXT + rb"*+").fullmatch
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
+_BARE: Final = re.compile(rb"(?<!\r)\n").search
 _COLON: Final = b": ".join
 
 NONE: Final = 0
@@ -274,7 +275,9 @@ class Reader:
             else:
                 end = data.find(b"\r\n", at, at + SIZE_LINE + 2)
                 if end < 0:
-                    if size - at > SIZE_LINE + 1:
+                    if data.find(b"\n", at, at + SIZE_LINE + 2) >= 0:
+                        bad = "bad chunk size"  # a bare LF: no CRLF that follows would mend it
+                    elif size - at > SIZE_LINE + 1:
                         bad = "chunk size line too long"
                     break
                 match = SIZE(data, at, end)
@@ -301,8 +304,13 @@ class Reader:
         if data.startswith(b"\r\n", at):
             self._at, self._seen, self._state = at + 2, 0, HEAD
             return END
+        seen, most = at + self._seen, limits.headers + 2
         block = self._take()
-        if len(block or data) - (0 if block else at) > limits.headers + 2:
+        size = len(data) - at if block is None else len(block)
+        if _BARE(data, seen, at + min(size, most)):  # no empty line that follows would mend it
+            self.clear()
+            raise Bad("malformed trailers", 400, "malformed_body")
+        if size > most:
             self.clear()
             raise Bad("trailers too large", 431, "trailers_too_large")
         if block is None:

@@ -144,6 +144,20 @@ def test_chunked_bodies_with_two_readings_are_refused(name):
     assert len([event for event in seen if event[0] == "head"]) == 1
 
 
+@pytest.mark.parametrize(
+    "data", [b"5\n", b"5;a\n", b"\n", b"0\r\n\n", b"0\r\nX: y\n", b"0\r\nX: y\r\n\n", b"5\r\nhello\r\n0\n"]
+)
+def test_a_bare_line_feed_in_the_framing_is_refused_before_anything_follows_it(data):
+    for cut in range(len(data)):
+        seen = read(Requests, [GET + b"\r\n" + data[:cut], data[cut:]], [CHUNKED])
+        assert seen[-1][:3] == ("bad", 400, "malformed_body")
+
+
+def test_line_feeds_behind_trailers_are_none_of_theirs():
+    seen = every_way(Requests, GET + b"\r\n0\r\nX: y\r\n\r\n" + GET + b"\r\n\n\n", [CHUNKED, 2])
+    assert seen[-2:] == [("data", b"\n\n"), ("end", None)]
+
+
 def test_large_trailers_are_refused_while_they_come():
     limits = Limits(headers=100)
     reader = Requests(limits)
