@@ -40,7 +40,7 @@ class Timer:
     def set(self, delay: float) -> None:
         """Fire in C{delay} seconds; a deadline set before is forgotten."""
         wheel = self._wheel
-        at = self._at = wheel.now() + delay
+        at = self._at = wheel.now() + delay if delay > 0.0 else wheel.now() or 1e-9  # 0.0 means: not armed
         if not self._queued or at < self._queued * wheel.resolution:
             wheel._put(self)
 
@@ -52,8 +52,7 @@ class Timer:
         """Do not fire, and let the wheel forget this timer: what a timer of a single request ends with."""
         self._at = 0.0
         if self._queued:
-            self._wheel._slots[self._queued].discard(self)
-            self._queued = 0
+            self._wheel._drop(self)
 
 
 class Wheel:
@@ -94,12 +93,25 @@ class Wheel:
 
     def _put(self, timer: Timer) -> None:
         if timer._queued:
-            self._slots[timer._queued].discard(timer)
+            self._drop(timer)
         slot = timer._queued = max(int(timer._at / self.resolution) + 1, self._last + 1, 1)
         self._slots.setdefault(slot, set()).add(timer)
         if self._tick is None:
             self._last = max(self._last, int(self.now() / self.resolution) - 1)
-            self._tick = self._clock.callLater(self.resolution, self._turn)
+            self._schedule()
+
+    def _drop(self, timer: Timer) -> None:
+        slot, timer._queued = timer._queued, 0
+        timers = self._slots[slot]
+        timers.discard(timer)
+        if not timers:
+            del self._slots[slot]
+
+    def _schedule(self) -> None:
+        """The next look comes when the next slot is due: a look in between would find nothing and be late after it."""
+        resolution, now = self.resolution, self.now()
+        delay = (int(now / resolution) + 1) * resolution - now
+        self._tick = self._clock.callLater(max(delay, resolution / 64), self._turn)
 
     def _turn(self) -> None:
         self._tick = None
@@ -126,4 +138,4 @@ class Wheel:
                 except Exception:
                     _log.failure("a deadline's function failed")
         if self._slots and self._tick is None:
-            self._tick = self._clock.callLater(self.resolution, self._turn)
+            self._schedule()

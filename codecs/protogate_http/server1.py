@@ -102,7 +102,7 @@ class Server(Stream):
         upgrade, body = None, None
         if method == b"CONNECT":
             upgrade = CONNECT
-        elif special.upgrade and not length and not http10 and method == b"GET":
+        elif special.upgrade and not length and not http10 and method == b"GET" and fields.get(b"sec-websocket-key"):
             upgrade = next((token for token in special.upgrade if token in UPGRADES), None)
         if special.expect:
             if length and not http10:

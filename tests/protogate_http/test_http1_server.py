@@ -877,11 +877,15 @@ def test_a_refused_tunnel_is_not_read_as_requests():
             b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
             b"HTTP2-Settings: AAMA\r\n\r\n"
         ),
-        b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: xwebsocket\r\n\r\n",
-        b"GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx",
+        b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: xwebsocket\r\nSec-WebSocket-Key: k\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
+        (
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n"
+            b"Content-Length: 1\r\n\r\nx"
+        ),
     ],
 )
 def test_other_upgrades_are_stripped(head):
@@ -892,7 +896,10 @@ def test_other_upgrades_are_stripped(head):
 
 
 def test_websocket_may_stand_in_a_list():
-    app = App().feed(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\n\r\n")
+    app = App().feed(
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\n"
+        b"Sec-WebSocket-Key: k\r\n\r\n"
+    )
     assert app.requests[0].upgrade == b"websocket"
 
 

@@ -1,0 +1,250 @@
+"""What fields mean: framing, connection, targets, and what may be sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protogate.message import Headers, Request
+from protogate_http import semantics
+from protogate_http.semantics import (
+    FORBIDDEN_TRAILERS,
+    accept,
+    aim,
+    bodyless,
+    described,
+    key,
+    leftovers,
+    listed,
+    new_key,
+    sendable,
+    split,
+    trailing,
+)
+from protogate_http.wire1 import CHUNKED, REQUEST, Bad, emit
+
+
+def test_plain_fields_stay_as_they_are():
+    kept, special = split([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])
+    assert kept == [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
+    assert (special.length, special.host, special.options, special.upgrade, special.expect) == (
+        None,
+        None,
+        (),
+        (),
+        False,
+    )
+
+
+def test_special_fields_are_taken_out():
+    kept, special = split(
+        [
+            (b"host", b"a:1"),
+            (b"content-length", b"0007"),
+            (b"connection", b"Keep-Alive"),
+            (b"connection", b"X-Hop ,, upgrade"),
+            (b"upgrade", b"WebSocket, h2c"),
+            (b"x-hop", b"1"),
+            (b"te", b"trailers;q=0.5, gzip"),
+            (b"te", b"Trailers"),
+            (b"expect", b"100-Continue"),
+            (b"expect", b"100-continue"),
+            (b"proxy-authorization", b"Basic x"),
+            (b"x", b"y"),
+        ]
+    )
+    assert kept == [(b"x", b"y"), (b"expect", b"100-continue"), (b"te", b"trailers")]
+    assert (special.length, special.host, special.expect) == (7, b"a:1", True)
+    assert special.options == (b"keep-alive", b"x-hop", b"upgrade")
+    assert special.upgrade == (b"websocket", b"h2c")
+
+
+def test_connection_cannot_name_what_a_codec_needs():
+    kept, special = split(
+        [(b"connection", b"te, host, content-length"), (b"te", b"trailers"), (b"host", b"a"), (b"content-length", b"1")]
+    )
+    assert kept == [(b"te", b"trailers")]
+    assert (special.host, special.length) == (b"a", 1)
+
+
+def test_upgrade_counts_only_when_connection_names_it():
+    assert split([(b"upgrade", b"websocket")])[1].upgrade == ()
+
+
+def test_chunked():
+    assert split([(b"transfer-encoding", b"Chunked")])[1].length == CHUNKED
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ([b"chunked", b"chunked"], 400),
+        ([b"chunked, chunked"], 400),
+        ([b"chunked, gzip"], 400),
+        ([b"gzip"], 400),
+        ([b""], 400),
+        ([b"chunked,"], 400),
+        ([b"g zip, chunked"], 400),
+        ([b"gzip, chunked"], 501),
+        ([b"gzip", b"chunked"], 501),
+    ],
+)
+def test_other_transfer_codings(values, status):
+    with pytest.raises(Bad) as info:
+        split([(b"transfer-encoding", value) for value in values])
+    assert info.value.status == status
+
+
+@given(st.binary(max_size=20))
+def test_content_length_is_digits_alone(value):
+    value = value.strip(b" \t")
+    try:
+        length = split([(b"content-length", value)])[1].length
+    except Bad:
+        assert not value or value.strip(b"0123456789") or len(value) > 18
+    else:
+        assert length == int(value)
+        assert value.strip(b"0123456789") == b""
+
+
+@pytest.mark.parametrize("value", [b"100-continue, x", b"", b"200-ok", b"100"])
+def test_other_expectations(value):
+    with pytest.raises(Bad) as info:
+        split([(b"expect", value)])
+    assert info.value.status == 417
+
+
+def test_leftovers():
+    kept, host = leftovers([(b"host", b"a"), (b"host", b"b"), (b"connection", b"x"), (b"x", b"1")])
+    assert (kept, host) == ([(b"x", b"1")], b"a")
+    assert leftovers([]) == ([], b"")
+
+
+def test_bodyless():
+    assert bodyless(b"HEAD", 200)
+    assert all(bodyless(b"GET", status) for status in (100, 101, 199, 204, 304))
+    assert not any(bodyless(b"GET", status) for status in (200, 205, 301, 404))
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"GET", b"x"),
+        (b"GET", b"*"),
+        (b"GET", b"a.test:80"),
+        (b"GET", b"?x"),
+        (b"GET", b"http:/a"),
+        (b"GET", b"http://"),
+        (b"GET", b"http:///x"),
+        (b"GET", b"http://?x"),
+        (b"GET", b"gopher://a/"),
+        (b"GET", b"1http://a/"),
+        (b"CONNECT", b"*"),
+        (b"CONNECT", b"/"),
+        (b"CONNECT", b"http://a"),
+    ],
+)
+def test_targets_without_a_form(method, target):
+    with pytest.raises(Bad):
+        aim(method, target, b"h")
+
+
+def test_targets():
+    assert aim(b"GET", b"/a?b#c", b"h") == (b"/a?b#c", b"h")
+    assert aim(b"GET", b"/", None) == (b"/", b"")
+    assert aim(b"GET", b"http://a#f", b"h") == (b"/#f", b"a")
+    assert aim(b"OPTIONS", b"http://a/", b"h") == (b"/", b"a")
+    assert aim(b"CONNECT", b"a:1", b"h") == (b"", b"a:1")
+    assert aim(b"GET", b"http://u:p@a:1/x", b"h") == (b"/x", b"u:p@a:1")
+
+
+def test_listed():
+    assert listed(b" A ,, b\t,c d") == (b"a", b"b", b"c d")
+    assert listed(b"") == ()
+
+
+# -- what is sent
+
+
+class Count(list):
+    def __call__(self, event):
+        self.append(event)
+
+
+def test_what_is_sent_is_a_list_of_its_own():
+    count, headers = Count(), Headers([(b"a", b"1")])
+    for _ in range(2):
+        fields, options = sendable(headers, count)
+        fields.append((b"b", b"2"))
+        assert options == ()
+    assert headers == [(b"a", b"1")]
+    assert count == []
+
+
+def test_options_are_asked_for_not_copied():
+    fields, options = sendable(
+        [(b"Connection", b"Close, x"), (b"te", b"trailers"), (b"TE", b"gzip"), (b"a", b"1")], Count()
+    )
+    assert fields == [(b"a", b"1")]
+    assert options == (b"close", b"x", b"te")
+
+
+def test_credentials_for_the_next_hop_may_be_sent():
+    fields = [(b"proxy-authorization", b"Basic x"), (b"proxy-authenticate", b"Basic"), (b"expect", b"100-continue")]
+    assert sendable(fields, Count())[0] == fields
+
+
+NAMES = st.one_of(
+    st.binary(max_size=12), st.sampled_from([b"x-a", b"X-B", b"host", b"connection", b"content-length: 5, x"])
+)
+
+
+@given(st.lists(st.tuples(NAMES, st.binary(max_size=12)), max_size=6))
+def test_nothing_that_is_sent_can_be_misread(fields):
+    count = Count()
+    sent, _ = sendable(fields, count)
+    match = REQUEST(emit(b"GET / HTTP/1.1\r\n", sent))
+    assert match is not None
+    assert match[4].count(b"\r\n") == len(sent)
+    assert not {name for name, _ in sent} & semantics.OURS
+    assert all(name == name.lower() for name, _ in sent)
+    assert len(sent) + len(count) <= len(fields)
+
+
+def test_names_are_remembered_up_to_a_bound():
+    for i in range(5000):
+        sendable([(b"x-%d" % i, b"1")], Count())
+    assert len(semantics._valid) <= 4096
+    assert sendable([(b"x-" + b"y" * 100, b"1")], Count())[0] == [(b"x-" + b"y" * 100, b"1")]
+
+
+def test_described():
+    assert described(Headers([(b"content-length", b"12")])) == b"12"
+    assert described(Headers([(b"content-length", b"x")])) is None
+    assert described(Headers()) is None
+
+
+def test_trailers():
+    assert trailing(None, Count()) == []
+    assert trailing([], Count()) == []
+    fields = [(name, b"1") for name in sorted(FORBIDDEN_TRAILERS)]
+    assert trailing([*fields, (b"grpc-status", b"0")], Count()) == [(b"grpc-status", b"0")]
+    for name in (
+        b"transfer-encoding",
+        b"content-length",
+        b"host",
+        b"authorization",
+        b"set-cookie",
+        b"content-type",
+        b"te",
+    ):
+        assert name in FORBIDDEN_TRAILERS
+
+
+def test_websocket_handshake():
+    assert accept(b"dGhlIHNhbXBsZSBub25jZQ==") == b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "RFC 6455, 1.3"
+    assert len(new_key()) == 24
+    assert new_key() != new_key()
+    assert key(Request(b"GET", b"/")) is None
+    assert key(Request(b"GET", b"/", [(b"sec-websocket-key", b"k")])) == b"k"
