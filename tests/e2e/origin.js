@@ -1,0 +1,113 @@
+// An upstream on Node's own http server, for the tests beside it.  Prints "listening PORT".
+//
+// /echo       method, target and fields as JSON in x-seen, the body back in chunks as they come
+// /hello      a body with a length
+// /bytes/N    N bytes, with a length
+// /chunks/N   N chunks, each when the one before has been flushed
+// /trailers   chunks and a trailer
+// /hints      103 with two links, then the answer
+// /empty      204
+// /refuse     413 at once, the body unread
+// /hold/NAME  the head and one chunk now, the rest when /release/NAME is asked for
+// /wait/NAME  nothing until /release/NAME is asked for
+// /waiting    the NAMEs that are held, as JSON
+// /count      how many connections there were, as JSON
+// Upgrade     101 for WebSocket, but then "welcome ", and every byte back; an end is answered by "bye" and an end
+// CONNECT     a tunnel with the same manners
+'use strict';
+const crypto = require('node:crypto');
+const http = require('node:http');
+
+let connections = 0;
+const held = new Map();
+
+function hold(name, go) {
+  held.set(name, go);
+}
+
+function sized(response, body) {
+  response.setHeader('content-length', body.length); // for HEAD, too, where Node leaves it out
+  response.end(body);
+}
+
+const routes = {
+  hello: (request, response) => sized(response, Buffer.from('hello\n')),
+  bytes: (request, response, count) => sized(response, Buffer.alloc(Number(count), 'x')),
+  async chunks(request, response, count) {
+    for (let index = 0; index < Number(count); index++) {
+      await new Promise((done) => response.write(`chunk ${index}\n`, () => setImmediate(done)));
+    }
+    response.end();
+  },
+  trailers(request, response) {
+    response.writeHead(200, {trailer: 'x-sum', 'content-type': 'text/plain'});
+    response.write('one');
+    response.addTrailers({'x-sum': '42'});
+    response.end('two');
+  },
+  hints(request, response) {
+    response.writeEarlyHints({link: ['</a.css>; rel=preload', '</b.js>; rel=preload']}, () => response.end('hinted'));
+  },
+  empty(request, response) {
+    response.writeHead(204);
+    response.end();
+  },
+  refuse(request, response) {
+    response.writeHead(413, {'content-type': 'text/plain', connection: 'close'});
+    response.end('too much\n');
+  },
+  hold(request, response, name) {
+    response.write('first\n');
+    hold(name, () => response.end('last\n'));
+  },
+  wait(request, response, name) {
+    hold(name, () => response.end(`released ${name}\n`));
+  },
+  release(request, response, name) {
+    const go = held.get(name);
+    held.delete(name);
+    if (go) go();
+    response.end(go ? 'yes\n' : 'no\n');
+  },
+  waiting: (request, response) => response.end(JSON.stringify([...held.keys()])),
+  count: (request, response) => response.end(JSON.stringify(connections)),
+  echo(request, response) {
+    const seen = {method: request.method, target: request.url, fields: request.rawHeaders};
+    response.writeHead(200, {'x-seen': JSON.stringify(seen), 'content-type': 'application/octet-stream'});
+    request.on('end', () => {
+      if (Object.keys(request.trailers).length) response.addTrailers({'x-trailers': JSON.stringify(request.trailers)});
+      response.end();
+    });
+    request.pipe(response, {end: false});
+  },
+};
+
+const server = http.createServer((request, response) => {
+  const [, first, rest] = /^\/([^/?]*)\/?([^?]*)/.exec(request.url);
+  const route = routes[first];
+  if (route) return route(request, response, rest);
+  response.writeHead(404);
+  return response.end('no such path\n');
+});
+
+function tunnel(socket, head) {
+  socket.on('error', () => socket.destroy());
+  socket.on('data', (data) => socket.write(data));
+  socket.on('end', () => socket.end('bye'));
+  if (head.length) socket.write(head);
+}
+
+server.on('upgrade', (request, socket, head) => {
+  const key = request.headers['sec-websocket-key'] + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+  const accept = crypto.createHash('sha1').update(key).digest('base64');
+  const fields = `Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n`;
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\n${fields}\r\nwelcome `);
+  tunnel(socket, head);
+});
+server.on('connect', (request, socket, head) => {
+  socket.write('HTTP/1.1 200 Connected\r\n\r\n');
+  tunnel(socket, head);
+});
+server.on('connection', () => connections++);
+server.keepAliveTimeout = 60000;
+server.listen(0, '127.0.0.1', () => console.log(`listening ${server.address().port}`));
