@@ -357,6 +357,6 @@ def read_then(answer: Callable[[Request, bytes], Response]) -> Answer:
         whole: Deferred[bytes] = Deferred()
         later = whole.addCallback(lambda data: answer(request, data))
         Reader(request.body, whole)
-        return later  # type: ignore[return-value]
+        return later
 
     return handle

@@ -31,7 +31,7 @@ class Names(ResolverBase):
         services: Mapping[str, list[Service]] | None = None,
         ttl: int = TTL,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.hosts = dict(hosts or {})
         self.services = dict(services or {})
         self.ttl = ttl

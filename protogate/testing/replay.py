@@ -82,6 +82,8 @@ class Seen:
     heads: list[tuple[Any, ...]] = field(default_factory=list)
     takers: list[Taker] = field(default_factory=list)
     errors: list[Any] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    """For each of the takers, whether all was there when the message was handed over."""
 
     def state(self) -> list[Any]:
         """To compare with another."""
@@ -193,7 +195,8 @@ class ReplayContract(Base):
             whole: Deferred[bytes] = Deferred()
             later = whole.addCallback(lambda data: self.answer(sample, request))
             seen.takers.append(Reader(request.body, whole))
-            return later  # type: ignore[return-value]
+            seen.whole.append(seen.takers[-1].finished)
+            return later
 
         lone.app.answer = answer
         lone.start(type(self).codec().server(lone.app, lone.context))
@@ -208,6 +211,7 @@ class ReplayContract(Base):
         def arrived(response: Response) -> None:
             seen.heads.append((response.status, list(response.headers)))
             seen.takers.append(Taker(response.body))
+            seen.whole.append(seen.takers[-1].finished)
 
         lone.start(type(self).codec().client(lone._rose, lone.context))
         request = self.request(sample)
@@ -240,6 +244,14 @@ class ReplayContract(Base):
                     self.assertEqual(part.seen.state(), whole.seen.state(), f"split at {at}: {data[:at]!r}")
                     self.over(part)
                 self.over(whole)
+
+    def test_what_came_in_one_read_is_whole_when_it_is_handed_over(self) -> None:
+        """All of a read is fed into a body first: so small messages can be sent again, and leave in one write."""
+        for sample in self.samples():
+            for replay, data, bodies in self.both(sample):
+                lone = replay(sample, [data])
+                self.assertEqual(lone.seen.whole, [True] * bodies)
+                self.over(lone)
 
     def test_byte_by_byte(self) -> None:
         for sample in self.samples():

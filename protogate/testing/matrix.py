@@ -1,0 +1,79 @@
+"""
+What the tests of L{protogate.testing.interop} share: a cell for each test, and what a protocol may be unable to say.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from twisted.trial.unittest import SkipTest
+
+from protogate.interfaces import IConnection, IStreamCodec
+from protogate.testing.bodies import Giver
+from protogate.testing.cell import Cell
+from protogate.testing.transport import ALL
+
+if TYPE_CHECKING:
+    from twisted.trial.unittest import SynchronousTestCase as Base
+else:
+    Base = object
+
+BLOCK: Final = bytes(range(256)) * 64
+BIG: Final = 4 * 1024 * 1024
+LACKS: Final = frozenset(
+    (
+        "trailers",  # fields behind a body
+        "interim",  # 1xx
+        "continue",  # 100 Continue
+        "upgrade",  # tunnels
+        "halfclose",  # one direction of a tunnel ends alone
+        "head",  # HEAD is answered without content
+        "refuse",  # "I have not looked at this request"
+        "multiplex",  # several requests at once
+        "goaway",  # the peer learns that a connection drains
+        "malformed",  # what is left of a broken request reaches the service
+    )
+)
+"""What a protocol may be unable to say."""
+
+
+class Matrix(Base):
+    """
+    @cvar down: makes the codec in front, called without arguments.
+    @cvar up: makes the codec behind.
+    @cvar lacks: which of L{LACKS} one of the two cannot say.
+    @cvar bound: bytes of one body that may be under way while nobody reads: all buffers of both hops.
+    """
+
+    down: ClassVar[Callable[[], Any]]
+    up: ClassVar[Callable[[], Any]]
+    lacks: ClassVar[Iterable[str]] = ()
+    bound: ClassVar[int] = 1 << 20
+
+    def made(self) -> tuple[IStreamCodec, IStreamCodec]:
+        """Both codecs."""
+        return type(self).down(), type(self).up()
+
+    def cell(self, most: int = ALL, **named: Any) -> Cell:
+        """A cell that is looked over when the test has ended."""
+        cell = Cell(*self.made(), most, **named)
+        self.addCleanup(cell.finish)
+        return cell
+
+    def needs(self, *words: str) -> None:
+        """Skip the test unless both can say that."""
+        unknown = set(self.lacks) - LACKS
+        assert not unknown, f"lacks says {sorted(unknown)}; it may say {sorted(LACKS)}"
+        for word in words:
+            if word in self.lacks:
+                raise SkipTest(f"the protocol cannot say: {word}")
+
+    def refuse(self, server: IConnection) -> None:
+        """Have a server say of its newest request that it was not looked at.  Codecs that can say so override this."""
+        raise SkipTest("this codec does not show how to refuse")
+
+    def big(self, size: int = BIG, length: bool = True, **named: Any) -> Giver:
+        """A large body."""
+        return Giver(itertools.repeat(BLOCK, size // len(BLOCK)), size if length else None, **named)
