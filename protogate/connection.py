@@ -67,7 +67,7 @@ class Connection(Protocol):
         self._corks = self._size = 0
         self._out: list[bytes] = []
         self._written = 0  # bytes given to the transport
-        self._flushed = -1  # of these, flushed when somebody looked last; -1 = nothing was waiting
+        self._flushed: int | None = None  # of these, flushed when somebody looked last; None = nothing was waiting
         self._moved = 0.0  # when that number changed last
         self._left = 0  # bytes that may still be thrown away while lingering
 
@@ -167,8 +167,8 @@ class Connection(Protocol):
     def stalled(self, now: float) -> float:
         """Seconds for which the peer took nothing although something was waiting."""
         unsent = self.unsent()
-        flushed = self._written - unsent if unsent else -1
-        if flushed < 0 or flushed != self._flushed:
+        flushed = self._written - unsent if unsent else None
+        if flushed is None or flushed != self._flushed:
             self._flushed, self._moved = flushed, now
         return now - self._moved
 
