@@ -1,8 +1,9 @@
 """
 One place to send requests to: where it is, how much it takes, and the pool of its connections.
 
-C{http://host:port/} in the configuration; port 80 when none is given.  An upstream has no path of its own: what path a
-request goes to is the route's business.
+C{http://host:port/} in the configuration; port 80 when none is given.  Codecs of others may have schemes of their own,
+which have no port unless it is given.  An upstream has no path of its own: what path a request goes to is the route's
+business.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from protogate.upstream.resolver import literal
 
 HTTP_PORT: Final = 80
 
-_URL: Final = re.compile(r"http://(?P<authority>[^/?#]*)/?", re.IGNORECASE)
-_AUTHORITY: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?")
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)/?")
+_AUTHORITY: Final = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)(?P<zone>%[^\]%\s]+)?\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?"
+)
 _NAME: Final = re.compile(r"(?=.{1,253}\.?\Z)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.(?!\Z)|\.?\Z))+")
 _NUMBERS: Final = re.compile(r"[0-9.]+")
-_SERVICE: Final = re.compile(r"_[A-Za-z0-9-]{1,15}\._(?:tcp|TCP)\..+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class Place:
     """
     What is known of an endpoint before there is one.
 
-    @ivar host: name or address literal (IPv6 without brackets), lower case.
-    @ivar authority: its own name, as C{host: endpoint} sends it; without the port when that is 80.
+    @ivar host: name or address literal, lower case; IPv6 without brackets, with its zone where there is one (RFC 4007).
+    @ivar authority: its own name, as C{host: endpoint} sends it; without the port when that is the scheme's.
     """
 
     host: str
@@ -78,10 +80,10 @@ def spelled(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def own(host: str, port: int) -> bytes:
-    """The authority by which an endpoint calls itself."""
-    text = spelled(host, port)
-    return (text.rpartition(":")[0] if port == HTTP_PORT else text).encode("ascii")
+def own(host: str, port: int, usual: int | None = HTTP_PORT) -> bytes:
+    """The authority by which an endpoint calls itself.  A zone means something to this machine only."""
+    text = spelled(host.partition("%")[0], port)
+    return (text.rpartition(":")[0] if port == usual else text).encode("ascii")
 
 
 def place(url: str, weight: int = 100, zone: str = "") -> Place:
@@ -94,8 +96,12 @@ def place(url: str, weight: int = 100, zone: str = "") -> Place:
     if match is None:
         raise ConfigError(f'expected a URL like "http://host:port", without a path, got "{url}"')
     host, port = _split(match["authority"])
-    number = HTTP_PORT if port is None else port
-    return Place(host, number, own(host, number), weight, zone)
+    usual = HTTP_PORT if match["scheme"].lower() == "http" else None
+    if port is None:
+        port = usual
+    if port is None:
+        raise ConfigError(f'only http:// has a usual port: add one to "{url}"')
+    return Place(host, port, own(host, port, usual), weight, zone)
 
 
 def source(name: str) -> Source:
@@ -105,14 +111,8 @@ def source(name: str) -> Source:
     @raise ConfigError: what is wrong with it.
     """
     host, port = _split(name)
-    if _SERVICE.fullmatch(host):
-        if port is not None:
-            raise ConfigError(f'SRV records say the port themselves: remove ":{port}" from "{name}"')
-        return Source(host, None)
-    if port is None:
+    if port is None and not host.startswith("_"):
         raise ConfigError(f'expected "host:port", or "_service._tcp.host" for SRV records, got "{name}"')
-    if literal(host):
-        raise ConfigError(f'"{host}" is an address, nothing to look up: write it as an endpoint')
     return Source(host, port)
 
 
@@ -158,4 +158,5 @@ def _split(authority: str) -> tuple[str, int | None]:
     port = match["port"]
     if port is not None and not 0 < int(port) < 65536:
         raise ConfigError(f"expected a port from 1 to 65535, got {port}")
-    return (six or name).lower().rstrip("."), None if port is None else int(port)
+    host = name.lower().rstrip(".") if six is None else six.lower() + (match["zone"] or "")
+    return host, None if port is None else int(port)

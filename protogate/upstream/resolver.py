@@ -54,14 +54,15 @@ _V4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(
 
 
 def literal(host: str) -> bool:
-    """Whether it is an IP address in its text form (IPv6 without brackets), not a name."""
+    """Whether it is an IP address in its text form (IPv6 without brackets, perhaps with a zone), not a name."""
     if ":" not in host:
         return _V4.fullmatch(host) is not None
+    address, percent, zone = host.partition("%")
     try:
-        socket.inet_pton(socket.AF_INET6, host)
-    except OSError:
+        socket.inet_pton(socket.AF_INET6, address)
+    except (OSError, ValueError):  # the latter is for NUL
         return False
-    return True
+    return bool(zone) == bool(percent)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -246,7 +247,6 @@ class Name:
     def _found(self, values: tuple[Any, ...], ttl: float) -> None:
         now = self._resolver.wheel.now()
         self._query = None
-        self._failed = 0.0
         self._answer = Answer(values, now + min(max(ttl, SHORTEST), LONGEST))
         self._tell(self._answer)
 

@@ -255,10 +255,12 @@ def test_an_old_connection_that_died_costs_nobody_an_idempotent_request(method: 
     bench = reused()
     old = bench.connections[0]
     request, outcome = bench.ask(method)
+    bench.time.clock.advance(2)
     old.lose()
     new = bench.busy()
     assert new is not old
     assert request.ledger is not None
+    assert request.ledger.chosen == request.ledger.connected == 1002.0
     assert not request.ledger.reused
     new.answer()
     assert outcome.status == 200
@@ -590,7 +592,7 @@ def test_the_timeouts_of_an_upstream_stand_before_those_of_the_gateway() -> None
     assert (timeouts.connect, timeouts.dns, timeouts.response_head, timeouts.tls) == (1.0, 8.0, 0.0, 5.0)
 
 
-@pytest.mark.parametrize("origin", ["https://a.test:443", "http://a.test:80/path", "a.test"])
+@pytest.mark.parametrize("origin", ["http://a.test:80/path", "a.test", "mini://a.test"])
 def test_an_unnamed_upstream_needs_a_proper_origin(origin: str) -> None:
     with pytest.raises(ConfigError):
         Bench(origin)
@@ -711,6 +713,24 @@ def test_the_same_answer_with_another_ttl_changes_nothing(ttls: tuple[int, int])
         bench.time.pass_by(3)
         assert (bench.cluster.endpoints, bench.cluster._balance) == before
     assert len(bench.dns.asked) <= 2 * 7  # a TTL of 0 is not one query per look
+
+
+def test_a_name_is_not_looked_at_again_before_its_time() -> None:
+    bench = found()
+    bench.dns.say("A", [a("up.test", "10.0.0.1", 20)])
+    bench.dns.say("AAAA", [])
+    looked: list[str] = []
+    look = bench.resolver.look
+
+    def counted(host: str, services: bool = False) -> Any:
+        looked.append(host)
+        return look(host, services)
+
+    bench.resolver.look = counted  # type: ignore[method-assign]
+    bench.time.pass_by(19)
+    assert not looked
+    bench.time.pass_by(2)
+    assert looked == ["up.test"]
 
 
 def test_no_such_name_takes_the_endpoints_away_but_no_server_does_not() -> None:

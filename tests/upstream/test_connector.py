@@ -166,6 +166,7 @@ def test_dns_that_does_not_answer_in_time() -> None:
         504, Phase.DNS, "dns_timeout", UPSTREAM, ALWAYS,
     )  # fmt: skip
     assert bench.times.dns == pytest.approx(2.05, abs=0.1)
+    assert not bench.resolver._names["up.test", False]._waiting
     assert bench.time.counted[-1] == "dns_timeout"
     bench.dns.say("A", [a("up.test", "10.0.0.1")])
     bench.dns.say("AAAA", [])
@@ -231,7 +232,10 @@ def test_an_address_that_does_not_answer_in_time_gives_way_to_the_next() -> None
         ("AAAA", "up.test"): [],
     }
     bench.connect()
+    given_up: list[bool] = []
+    bench.reactor.connectors[0].disconnect = lambda: given_up.append(True)
     bench.time.pass_by(1.1)
+    assert given_up == [True]
     assert bench.dialed == ["10.0.0.1", "10.0.0.2"]
     assert bench.accept(0) is None  # too late
     bench.refuse(index=0)  # so says the reactor of what was given up

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protogate.config import model
+from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.upstream.endpoint import Place, Source, layout, place, source
@@ -21,6 +21,8 @@ from protogate.upstream.endpoint import Place, Source, layout, place, source
         ("http://up.test.:80/", "up.test", 80, b"up.test", "up.test:80"),
         ("http://[2001:DB8::1]:81", "2001:db8::1", 81, b"[2001:db8::1]:81", "[2001:db8::1]:81"),
         ("http://[::1]/", "::1", 80, b"[::1]", "[::1]:80"),
+        ("http://[FE80::1%Eth0]:81", "fe80::1%Eth0", 81, b"[fe80::1]:81", "[fe80::1%Eth0]:81"),
+        ("mini://up.test:80", "up.test", 80, b"up.test:80", "up.test:80"),
         ("http://my_service", "my_service", 80, b"my_service", "my_service:80"),
     ],
 )
@@ -33,7 +35,7 @@ def test_urls(url: str, host: str, port: int, authority: bytes, address: str) ->
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("https://up.test", "http://host:port"),
+        ("mini://up.test", "only http:// has a usual port"),
         ("up.test:80", "http://host:port"),
         ("http://up.test/path", "without a path"),
         ("http://up.test:80//", "without a path"),
@@ -49,7 +51,8 @@ def test_urls(url: str, host: str, port: int, authority: bytes, address: str) ->
         ("http://::1", "host and port"),
         ("http://[::1", "host and port"),
         ("http://[::1]x", "host and port"),
-        ("http://[fe80::1%25eth0]", "host and port"),
+        ("http://[fe80::1%]", "host and port"),
+        ("http://[fe80::1%a%b]", "host and port"),
         ("http://[::g]", "host and port"),
         ("http://[1.2.3.4]", "IPv6"),
         ("http://[::1::2]", "IPv6"),
@@ -83,6 +86,36 @@ def test_any_text_is_a_place_or_a_fault(text: str) -> None:
         assert place(f"http://{found.address}/") == found
 
 
+_HOSTS = st.one_of(
+    st.from_regex(r"[A-Za-z0-9_.-]{1,12}", fullmatch=True),
+    st.ip_addresses(v=4).map(str),
+    st.ip_addresses(v=6).map("[{}]".format),
+    st.ip_addresses(v=6).map("[{}%eth0]".format),
+    st.from_regex(r"_[a-z]{1,3}[._a-z]{0,12}", fullmatch=True),
+)
+_PORTS = st.one_of(
+    st.just(""), st.integers(0, 70_000).map(":{}".format), st.from_regex(r":[0-9+-]{0,6}", fullmatch=True)
+)
+
+
+@given(host=_HOSTS, port=_PORTS, scheme=st.sampled_from(["http", "HTTP", "mini"]), end=st.sampled_from(["", "/", "/x"]))
+def test_what_a_configuration_may_say_is_never_a_fault_here(host: str, port: str, scheme: str, end: str) -> None:
+    """A file is checked before anything live is touched; what passed that must not fail while it is put in force."""
+    url = f"{scheme}://{host}{port}{end}"
+    try:
+        parts = address.origin(url, scheme="mini")
+    except ConfigError:
+        pass
+    else:
+        assert place(url).port == parts.port
+    try:
+        resolved = address.name_to_resolve(f"{host}{port}")
+    except ConfigError:
+        pass
+    else:
+        assert source(f"{host}{port}").port == resolved[1]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -90,6 +123,9 @@ def test_any_text_is_a_place_or_a_fault(text: str) -> None:
         ("_web._tcp.orders.internal", Source("_web._tcp.orders.internal", None)),
         ("_web._tcp.Orders.internal.", Source("_web._tcp.orders.internal", None)),
         ("_web.internal:80", Source("_web.internal", 80)),
+        ("_dns._udp.a.test", Source("_dns._udp.a.test", None)),
+        ("10.0.0.1:80", Source("10.0.0.1", 80)),
+        ("[::1]:80", Source("::1", 80)),
     ],
 )
 def test_names_to_look_up(name: str, expected: Source) -> None:
@@ -100,9 +136,7 @@ def test_names_to_look_up(name: str, expected: Source) -> None:
     ("name", "says"),
     [
         ("orders.internal", "host:port"),
-        ("_web._tcp.orders.internal:80", 'remove ":80"'),
-        ("10.0.0.1:80", "write it as an endpoint"),
-        ("[::1]:80", "write it as an endpoint"),
+        ("10.0.0.1", "host:port"),
         ("http://a:80", "host and port"),
         ("", "host and port"),
     ],

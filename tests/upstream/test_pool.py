@@ -432,6 +432,23 @@ def test_who_was_spared_is_late_when_its_attempt_is_over() -> None:
     assert outcomes[0].open
 
 
+@pytest.mark.parametrize("works", [False, True])
+def test_who_was_spared_for_more_than_the_attempt_brings_is_late_at_once(works: bool) -> None:
+    bench = Bench(most=2, idle=0)
+    bench.connected(most=3)
+    served = [bench.ask() for _ in range(3)]
+    outcomes = [bench.ask() for _ in range(3)]  # one attempt, which is thought to carry three
+    bench.time.pass_by(6)
+    assert all(outcome.open for outcome in outcomes)
+    if works:
+        bench.attempts[1].up(most=1)
+    else:
+        bench.attempts[1].down()
+    assert outcomes[0].open is works
+    assert [outcome.reason.phase for outcome in outcomes[1:]] == [Phase.QUEUE] * 2
+    assert all(outcome.open for outcome in served)
+
+
 def test_the_clock_stands_still_when_nobody_waits() -> None:
     bench = Bench(idle=0)
     outcome = bench.ask()
@@ -499,7 +516,7 @@ def test_a_connection_that_carries_several_is_reaped_only_when_it_carries_none()
     connection = bench.connected(most=3)
     outcome = bench.ask()
     bench.time.pass_by(5)
-    assert not connection.dead
+    assert not connection.draining
     connection.answer()
     assert outcome.status == 200
     bench.time.pass_by(2.2)
@@ -582,8 +599,16 @@ def test_no_more_connections_are_replaced_than_needed() -> None:
     assert one.draining
     assert not other.draining
     one.end()
-    bench.attempts[2].up().answer()
+    new = bench.attempts[2].up()
+    new.answer()
     assert outcome.status == 200
+    for _ in range(2):  # both are busy again
+        bench.ask()
+    again = bench.ask(fresh=True)
+    new.answer()
+    assert new.draining
+    bench.attempts[3].up().answer()
+    assert again.status == 200
 
 
 def test_fresh_has_the_queue_clock_too() -> None:
@@ -695,6 +720,20 @@ def test_drain_gives_up_attempts_nobody_needs() -> None:
     late = FakeConnection(bench.attempts[0].ready)
     bench.attempts[0].ready(late)  # a connector that breaks its promise
     assert late.dead
+
+
+def test_an_attempt_that_is_given_up_while_it_begins_is_cancelled() -> None:
+    bench = Bench()
+    plain = bench.connector.connect
+
+    def connect(ready: Any, times: Any) -> Deferred[None]:
+        bench.pool.drain(refused())
+        return plain(ready, times)
+
+    bench.connector.connect = connect  # type: ignore[method-assign]
+    assert bench.ask().reason.error == "connection_refused"
+    assert bench.attempts[0].cancelled
+    assert bench.pool.stats() == Stats(0, 0, 0, 0)
 
 
 def test_draining_twice_and_cancelling_one_wait_harms_nobody() -> None:

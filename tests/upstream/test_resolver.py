@@ -44,7 +44,9 @@ class Bench:
         self.dns.say("AAAA", six)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "255.255.255.255", "::1", "2001:db8::1", "::ffff:10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "0.0.0.0", "255.255.255.255", "::1", "2001:db8::1", "::ffff:10.0.0.1", "fe80::1%eth0"]
+)
 def test_literals_are_answered_at_once(host: str) -> None:
     bench = Bench()
     assert literal(host)
@@ -54,7 +56,7 @@ def test_literals_are_answered_at_once(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host", ["1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4.", "a.b", "::g", ":", "[::1]", "1.2.3.4\n", "",
-             "fe80::1%eth0"],
+             "fe80::1%", "10.0.0.1%eth0", "::\0"],
 )  # fmt: skip
 def test_other_texts_are_no_literals(host: str) -> None:
     assert not literal(host)
@@ -195,6 +197,7 @@ def test_who_gives_up_does_not_stop_the_query() -> None:
 def test_one_who_is_told_may_make_another_give_up() -> None:
     bench = Bench()
     first, second = bench.resolver.addresses("up.test"), bench.resolver.addresses("up.test")
+    third = bench.ask()
     assert isinstance(first, Deferred)
     assert isinstance(second, Deferred)
     told: list[Any] = []
@@ -202,6 +205,7 @@ def test_one_who_is_told_may_make_another_give_up() -> None:
     second.addErrback(lambda failure: told.append(failure.type))
     bench.say([a("up.test", "10.0.0.1")])
     assert told == [CancelledError]
+    assert third == [("10.0.0.1",)]
 
 
 def test_a_question_that_cannot_be_asked_is_a_failure() -> None:
