@@ -119,6 +119,8 @@ class Answer(Serving):
         if self.keep and (
             b"close" in options
             or self.expect  # a client that waits for 100 may send its body, or not
+            # Whoever found it: nothing after it is taken for a request.
+            or self.request.malformed is not None  # type: ignore[union-attr]
             or connection.draining
             or connection.deaf
             or (self.reading != ENDED and connection.remains(self))

@@ -153,6 +153,7 @@ def bodyless(method: bytes, status: int) -> bool:
     return method == b"HEAD" or status in (204, 304) or status < 200
 
 
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?").fullmatch
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)(.*+)").fullmatch
 
 
@@ -160,8 +161,11 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
     """
     (target, authority) of a request line: the authority of the target wins over Host (RFC 9112, 3.2).
 
-    @raise Bad: when the target has none of the four forms, or not the one of its method.
+    @raise Bad: when the target has none of the four forms, or not the one of its method; or when a Host that loses is
+        none (the one that wins is looked at by whoever uses it).
     """
+    if host is not None and target[:1] != b"/" and target != b"*" and not _HOST(host):
+        raise Bad("bad Host", 400, "bad_host")
     if method == b"CONNECT":
         if not target or target[:1] in b"/*" or b"/" in target:
             raise Bad("CONNECT wants host:port", 400, "bad_target")

@@ -95,6 +95,9 @@ REFUSED = {
     "version": (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, "http_version_not_supported"),
     "preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version_not_supported"),
     "expectation": (POST + b"Content-Length: 3\r\nExpect: 200-ok\r\n\r\nabc", 417, "unknown_expectation"),
+    "empty Host": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400, "bad_host"),
+    "bad Host beside a target that wins": (b"GET http://b/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "bad_host"),
+    "empty Host beside a target that wins": (b"GET http://b/ HTTP/1.1\r\nHost:\r\n\r\n", 400, "bad_host"),
     "garbage": (b"\x16\x03\x01\x00\xa5\x01\r\n\r\n", 400, "malformed_head"),
 }
 
@@ -140,6 +143,20 @@ def test_each_limit_has_its_own_answer(name):
         assert app.counts == {event: 1}
         assert app.wire.data.startswith(b"HTTP/1.1 %d " % status)
         assert sum(len(name) + len(value) for name, value in app.requests[0].headers) < 65536
+
+
+@pytest.mark.parametrize("body", [b"", b"Content-Length: 5\r\n\r\nhello", b"Content-Length: 5\r\n\r\nhe"])
+def test_what_the_service_finds_malformed_ends_the_connection_too(body):
+    def answer(request):
+        request.malformed = Abort("bad host", CLIENT, 400)
+        if request.body is not None:
+            request.body.stopProducing()
+        return Response(400)
+
+    app = App(answer).feed(b"POST / HTTP/1.1\r\nHost: a..b\r\n" + (body or b"\r\n") + GET)
+    assert len(app.requests) == 1
+    assert app.wire.data == b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    assert app.wire.ended
 
 
 def test_malformed_requests_keep_what_is_sane_and_know_where_they_came_from():
