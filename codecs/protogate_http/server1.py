@@ -142,7 +142,7 @@ class Server(Stream):
         if http10:
             if length == CHUNKED:
                 raise Bad("Transfer-Encoding in HTTP/1.0", 400, "bad_framing")
-        elif special.host is None:
+        elif not special.host:  # an http URI has one (RFC 9110, 4.2.1)
             raise Bad("no Host", 400, "bad_host")
         if length and method == b"CONNECT":
             raise Bad("CONNECT has no content", 400, "bad_framing")
