@@ -322,6 +322,40 @@ def test_a_clock_that_ends_the_connection(line, transport):
     assert transport.log[-1] == "lose"
 
 
+class Descriptor(Transport):
+    """The inside of one of Twisted's own TCP transports."""
+
+    dataBuffer, _tempDataLen, disconnecting, connected = b"", 0, False, True
+    takes: object = 0
+
+    def writeSomeData(self, data):
+        self.log.append(("at once", data))
+        return self.takes
+
+
+def test_an_idle_transport_of_twisteds_own_is_written_to_at_once(line):
+    transport = line.transport = Descriptor()
+    transport.takes = 5
+    line._eager(b"12345")
+    assert transport.log == [("at once", b"12345")]
+    transport.takes = 2
+    line._eager(b"12345")
+    assert transport.log[1:] == [("at once", b"12345"), b"345"]
+    transport.takes = ConnectionDone()
+    line._eager(b"12345")
+    assert transport.log[3:] == [("at once", b"12345"), b"12345"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("dataBuffer", b"x"), ("_tempDataLen", 1), ("disconnecting", True), ("connected", False)]
+)
+def test_a_transport_that_has_something_waiting_is_written_to_in_order(line, name, value):
+    transport = line.transport = Descriptor()
+    setattr(transport, name, value)
+    line._eager(b"12345")
+    assert transport.log == [b"12345"]
+
+
 def test_every_verb_is_for_the_codec_to_fill_in():
     connection = Connection(Context(Wheel(Clock())))
     for call in (

@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
@@ -21,13 +22,13 @@ from zope.interface import implementer
 
 from protogate.body import Body
 from protogate.context import Context
-from protogate.errors import ALWAYS, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import Field, Headers, Request, Response
 from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, split
 from protogate_http.stream1 import Stream
-from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, emit
+from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, T, emit
 
 CONTINUE: Final = 1.0
 """Seconds to wait for 100 Continue before the body is sent anyway (RFC 9110, 10.1.1)."""
@@ -37,6 +38,16 @@ INTERIMS: Final = 16
 """Interim responses to one request; an upstream that sends more is at fault."""
 _CONTENT: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 """Methods that want a content-length even without content (RFC 9110, 8.6)."""
+
+
+_START: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/1\.1\r\n").fullmatch
+_AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
+
+
+def start_line(request: Request) -> bytes:
+    """The request line; CONNECT names the authority (RFC 9112, 3.2.3)."""
+    method = request.method
+    return b"%b %b HTTP/1.1\r\n" % (method, request.authority if method == b"CONNECT" else request.target)
 
 
 class Ask(Calling):
@@ -69,16 +80,14 @@ class Ask(Calling):
     def ask(self, request: Request, last: bool) -> None:
         connection, body = self.connection, request.body
         fields, options = sendable(request.headers, connection.context.count)
-        method, target = request.method, request.target
+        method = request.method
         fields.insert(0, (b"host", request.authority))
-        hop = b"close" if connection.draining else b""
+        hop = b""
         if b"te" in options:
             fields.append((b"te", b"trailers"))
-            hop = hop + b", te" if hop else b"te"
+            hop = b"te"
         if request.upgrade is not None:
-            if method == b"CONNECT":
-                target = request.authority
-            else:
+            if method != b"CONNECT":
                 hop = b"upgrade"
                 fields.append((b"upgrade", request.upgrade))
                 if key(request) is None:
@@ -96,7 +105,7 @@ class Ask(Calling):
             fields.append((b"content-length", b"0"))
         if hop:
             fields.append((b"connection", hop))
-        connection.put(emit(b"%b %b HTTP/1.1\r\n" % (method, target), fields))
+        connection.put(emit(start_line(request), fields))
 
     def waits(self) -> bool:
         return self.expect
@@ -148,6 +157,9 @@ class Client(Stream):
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
+        if not _START(start_line(request)) or not _AUTHORITY(request.authority):
+            self.context.count("invalid_request_refused")
+            return fail(Abort("a request that cannot be written as HTTP/1.1", GATEWAY, 500, NEVER))
         half = self.half = Ask(self, request)
         self.capacity = 0
         self._keep, self._heard = True, False

@@ -273,7 +273,9 @@ class Server(Stream):
                 half.begin(self.service)
 
     def eof(self) -> None:
-        if self.half is None:
+        half = self.half
+        if half is None or half.writing == ENDED:  # nothing is owed any more
+            self.half = None
             self.close()
         else:
             self.abort()

@@ -46,6 +46,10 @@ CLOSE: Final = -2
 
 SIZE_LINE: Final = 256
 """Longest line of a chunk size with its extensions."""
+SIZE_ALLOWED: Final = 16
+"""Bytes of it that are in order for each chunk, besides twice its data."""
+EXCESS: Final = 16384
+"""Bytes beyond that, in one body: who sends more wastes our time (tiny chunks with long extensions)."""
 
 HEAD, COUNTED, RAW, SIZE_STATE, DATA, AFTER, TRAILER, BROKEN = range(8)
 STATES: Final = ("HEAD", "COUNTED", "RAW", "SIZE", "DATA", "AFTER", "TRAILERS", "BROKEN")
@@ -144,7 +148,7 @@ class Reader:
     @ivar whole: the message ended without an End; the owner resets it.
     """
 
-    __slots__ = ("_at", "_begin", "_data", "_left", "_lines", "_mark", "_seen", "_state", "limits", "whole")
+    __slots__ = ("_at", "_begin", "_data", "_excess", "_left", "_lines", "_mark", "_seen", "_state", "limits", "whole")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -152,6 +156,7 @@ class Reader:
         self._data, self._at = b"", 0  # what was fed, and how much of it is used up
         self._state = HEAD
         self._left = 0  # bytes of the body, or of the chunk
+        self._excess = 0  # bytes of chunk extensions beyond what is in order
         self._seen = 0  # no end of the head before this offset
         self._mark = self._lines = self._begin = 0  # see _scan()
 
@@ -191,7 +196,7 @@ class Reader:
         elif length == NONE:
             self.whole = True
         else:
-            self._state = SIZE_STATE if length == CHUNKED else RAW
+            self._state, self._excess = SIZE_STATE if length == CHUNKED else RAW, 0
 
     def eof(self) -> bool:
         """The peer will send no more: whether the message ended cleanly by that."""
@@ -255,7 +260,7 @@ class Reader:
     def _chunks(self) -> Event | None:  # noqa: PLR0912  a loop over the states, without a call for each tiny chunk
         """All that is there of a chunked body, up to its last chunk."""
         data, at, state, left = self._data, self._at, self._state, self._left
-        size, parts, bad = len(data), [], ""
+        size, parts, bad, excess = len(data), [], "", self._excess
         while True:
             if state == DATA:
                 end = at + left
@@ -284,12 +289,17 @@ class Reader:
                 if match is None:
                     bad = "bad chunk size"
                     break
-                at, left = end + 2, int(match[1], 16)
+                left = int(match[1], 16)
+                excess = max(excess + end - at - SIZE_ALLOWED - 2 * left, 0)
+                if excess > EXCESS:
+                    bad = "too much in chunk extensions"
+                    break
+                at = end + 2
                 if not left:
                     state = TRAILER
                     break
                 state = DATA
-        self._state, self._left, self._at = state, left, at
+        self._state, self._left, self._at, self._excess = state, left, at, excess
         if at == size:
             self._data, self._at = b"", 0
         if parts:

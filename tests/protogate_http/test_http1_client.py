@@ -11,7 +11,7 @@ from twisted.internet.defer import CancelledError
 from zope.interface.verify import verifyObject
 
 from protogate.context import Limits
-from protogate.errors import ALWAYS, CLIENT, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase
+from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
@@ -84,6 +84,30 @@ def test_modules_cannot_write_framing_or_lines():
     )
     assert caller.wire.data == b"GET / HTTP/1.1\r\nhost: u.test\r\nok: 1\r\n\r\n"
     assert caller.counts == {"invalid_field_dropped": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "authority"),
+    [
+        (b"GET", b"/ HTTP/1.1\r\nx: y\r\n\r\nGET /", b"a"),
+        (b"GET", b"/a b", b"a"),
+        (b"GET", b"", b"a"),
+        (b"GET", b"/\xff", b"a"),
+        (b"G T", b"/", b"a"),
+        (b"", b"/", b"a"),
+        (b"GET", b"/", b"a\r\nx: y"),
+        (b"GET", b"/", b"a b"),
+        (b"CONNECT", b"", b"a b"),
+        (b"CONNECT", b"", b""),
+    ],
+)
+def test_a_request_that_would_be_read_otherwise_is_not_written(method, target, authority):
+    caller = Caller()
+    caller.ask(method, target, authority=authority)
+    assert caller.wire.data == b""
+    assert (caller.errors[0].status, caller.errors[0].who) == (500, GATEWAY)
+    assert caller.client.capacity == 1
+    assert caller.counts == {"invalid_request_refused": 1}
 
 
 def test_te_trailers_is_named_by_connection():

@@ -741,6 +741,13 @@ def test_eof_between_requests_or_within_a_head_is_silent():
         assert app.wire.data == before
 
 
+def test_eof_does_not_harm_a_response_that_is_on_its_way():
+    app = App(lambda request: Response(413), flushing=False).feed(POST + b"Content-Length: 9\r\n\r\nab")
+    app.server.readConnectionLost()
+    assert (app.wire.closing, app.wire.rst) == (True, False)
+    assert app.closed == [None]
+
+
 def test_failures_of_the_service_break_the_connection(flush_errors):
     app = App(lambda request: fail(Abort("no", UPSTREAM, 502))).feed(GET)
     assert app.wire.rst

@@ -462,3 +462,13 @@ def test_garbage_in_chunks_reads_the_same_however_it_comes(data, at):
     whole = read(Requests, [GET + b"\r\n5\r\nhello\r\n" + data], [CHUNKED])
     pieces = [GET + b"\r\n5\r\nhello\r\n" + data[:at], data[at:]]
     assert read(Requests, [piece for piece in pieces if piece], [CHUNKED]) == whole
+
+
+def test_tiny_chunks_with_long_extensions_are_refused():
+    line = b"1;" + b"x" * 200 + b"\r\na\r\n"
+    seen = read(Requests, [GET + b"\r\n", *[line] * 200], [CHUNKED])
+    assert seen[-1][:3] == ("bad", 400, "malformed_body")
+    assert 50 < len(seen[1][1]) < 150
+    line = b"64;" + b"x" * 200 + b"\r\n" + b"a" * 100 + b"\r\n"
+    seen = read(Requests, [GET + b"\r\n" + line * 1000 + b"0\r\n\r\n"], [CHUNKED])
+    assert seen[1:] == [("data", b"a" * 100_000), ("end", None)]
