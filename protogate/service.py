@@ -111,7 +111,8 @@ class GatewayService(Service):
         self.reloads = 0
         self.built = built
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
-        self._resolver = Resolver(self.wheel, System(reactor) if dns is None else dns, self.counters.count)
+        self._dns = dns
+        self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
         self._clusters: dict[str, Cluster] = {}
         self._listeners: dict[Key, Open] = {}
@@ -126,8 +127,15 @@ class GatewayService(Service):
 
     def privilegedStartService(self) -> None:
         """Twisted: open the ports while we may; the user is changed afterwards."""
-        if self.plan is None:
+        if self.plan is not None:
+            return
+        dns = System(self._reactor) if self._dns is None else self._dns
+        self._resolver = Resolver(self.wheel, dns, self.counters.count)
+        try:
             self._take(self.built)
+        except ConfigFaults:
+            self._resolver.close()
+            raise
 
     def startService(self) -> None:
         """Twisted."""
@@ -163,7 +171,8 @@ class GatewayService(Service):
         return closed.addCallback(self._closed)
 
     def _closed(self, _: object) -> Deferred[None] | None:
-        self._resolver.close()
+        if self._resolver is not None:
+            self._resolver.close()
         self.wheel.stop()
         log, self._log = self._log, None
         return None if log is None else log.stop()
@@ -316,6 +325,7 @@ class GatewayService(Service):
             if cluster is not None:
                 cluster.update(upstream, config.gateway, codec)
             else:
+                assert self._resolver is not None
                 means = Means(
                     reactor=self._reactor,
                     wheel=self.wheel,

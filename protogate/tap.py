@@ -26,6 +26,17 @@ class Options(usage.Options):
             raise usage.UsageError("which configuration? twistd protogate -c FILE")
 
 
+class Process(GatewayService):
+    """A gateway that is a process: a port that cannot be opened ends it with a line, not with a traceback."""
+
+    def privilegedStartService(self) -> None:
+        """Twisted."""
+        try:
+            super().privilegedStartService()
+        except ConfigFaults as faults:
+            raise SystemExit(str(faults)) from None
+
+
 def makeService(options: Options) -> IService:
     """Everything is checked here: before a port is opened, and before twistd goes to the background."""
     path = options["config"]
@@ -33,7 +44,7 @@ def makeService(options: Options) -> IService:
         built = build(path)
     except ConfigFaults as faults:
         raise SystemExit(str(faults)) from None
-    service = GatewayService(path, built)
+    service = Process(path, built)
     # What is there now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()

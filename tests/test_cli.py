@@ -1,0 +1,130 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from protogate.cli import main
+
+FINE = """
+listeners: [{name: web, address: "127.0.0.1:0"}]
+upstreams: [{name: orders, endpoints: [{url: "http://127.0.0.1:9"}]}]
+routes: [{value: /, matcherType: prefix, routes: [{targets: [{upstream: orders}]}]}]
+"""
+UNUSED = FINE.replace("routes:", "# routes:")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    out = StringIO()
+    status = main(arguments, out)
+    return status, out.getvalue()
+
+
+def test_check_of_a_fine_file(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(FINE)
+    assert run("check", "-c", "gateway.yaml") == (
+        0,
+        "gateway.yaml: fine: 1 listener, 1 upstream, 1 route, 0 modules\n",
+    )
+
+
+def test_check_prints_warnings_and_succeeds(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(UNUSED)
+    status, text = run("check", "-c", "gateway.yaml")
+    assert status == 0
+    first, last = text.splitlines()
+    assert first.startswith("gateway.yaml:3:")
+    assert first.endswith("(warning)")
+    assert last == "gateway.yaml: fine: 1 listener, 1 upstream, 0 routes, 0 modules; 1 warning"
+
+
+FAULTY = """
+listeners: [{name: web, address: "127.0.0.1:0", protocols: [http9]}]
+upstreams: [{name: orders, protocol: sotp9, endpoints: [{url: "http://127.0.0.1:9"}]}]
+routes: [{value: "(", matcherType: regex, routes: [{condition: "requst.path", targets: [{upstream: orders}]}]}]
+modules: [{name: nothing}, {name: respond, condition: "1"}]
+accessLog: {file: a.log, always: "response.statu == 1"}
+"""
+
+
+def test_every_fault_of_every_part_comes_in_one_report_in_file_order(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(FAULTY)
+    for command in (["check"], ["routes"], ["explain", "GET /"]):
+        status, text = run(*command, "-c", "gateway.yaml")
+        assert status == 1
+        *lines, last = text.splitlines()
+        assert last == f"gateway.yaml: {len(lines)} faults"
+        places = [line.split(": ")[1] for line in lines]
+        assert places[:4] == [
+            "listeners[0].protocols[0]",
+            "upstreams[0].protocol",
+            "routes[0].value",
+            "routes[0].routes[0].condition",
+        ]
+        assert set(places[4:]) == {"modules[0].name", "modules[1].condition", "accessLog.always"}
+        assert lines[0].startswith("gateway.yaml:2:")
+
+
+def test_a_file_that_is_not_there(folder: Path) -> None:
+    status, text = run("check", "-c", "missing.yaml")
+    assert status == 1
+    assert text.splitlines() == [
+        "missing.yaml: the file cannot be opened: No such file or directory",
+        "missing.yaml: 1 fault",
+    ]
+
+
+def test_routes_and_explain(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(FINE)
+    status, text = run("routes", "-c", "gateway.yaml")
+    assert (status, text.splitlines()[0]) == (0, "routes[0] uri prefix /")
+    status, text = run("explain", "-c", "gateway.yaml", "GET http://a.test/x", "-H", "X-A: b", "--from", "192.0.2.1")
+    assert status == 0
+    assert "  source  192.0.2.1" in text
+
+
+def test_a_question_that_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "gateway.yaml").write_text(FINE)
+    assert run("explain", "-c", "gateway.yaml", "GET") == (2, "")
+    assert "protogate explain: expected a method and a URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["check"], ["nothing"], ["explain", "-c", "x"]])
+def test_what_is_not_understood(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: protogate" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--version"], ["--help"], ["run", "--help"], ["explain", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        assert "protogate" in capsys.readouterr().out
+
+
+def test_python_dash_m(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(FINE)
+    done = subprocess.run(
+        [sys.executable, "-m", "protogate", "check", "-c", "gateway.yaml"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "fine" in done.stdout
