@@ -26,8 +26,8 @@ class Options(usage.Options):
             raise usage.UsageError("which configuration? twistd protogate -c FILE")
 
 
-class Process(GatewayService):
-    """A gateway that is a process: a port that cannot be opened ends it with a line, not with a traceback."""
+class Foreground(GatewayService):
+    """A gateway at a terminal: a port that cannot be opened ends it with a line, not with a traceback."""
 
     def privilegedStartService(self) -> None:
         """Twisted."""
@@ -44,7 +44,10 @@ def makeService(options: Options) -> IService:
         built = build(path)
     except ConfigFaults as faults:
         raise SystemExit(str(faults)) from None
-    service = Process(path, built)
+    parent = options.parent
+    # A daemon's parent waits to be told what went wrong; twistd tells it of exceptions, but not of an exit.
+    daemon = parent is not None and not parent["nodaemon"]
+    service = GatewayService(path, built) if daemon else Foreground(path, built)
     # What is there now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 from twisted.python.usage import UsageError
 
 from protogate.service import GatewayService
-from protogate.tap import Options, makeService
+from protogate.tap import Foreground, Options, makeService
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +68,12 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
             service.privilegedStartService()
     expected = f"{path}:1:34: listeners[0].address: cannot listen on 127.0.0.1:{port}: Address already in use"
     assert str(ended.value.code) == expected
+
+
+@pytest.mark.parametrize(("nodaemon", "kind"), [(True, Foreground), (False, GatewayService)])
+def test_a_daemon_leaves_it_to_twistd_to_tell(tmp_path: Path, nodaemon: bool, kind: type) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')
+    made = options("-c", str(path))
+    made.parent = {"nodaemon": nodaemon}
+    assert type(makeService(made)) is kind
