@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 
@@ -30,14 +30,12 @@ IDEMPOTENT: Final = Retry.IDEMPOTENT
 ALWAYS: Final = Retry.ALWAYS
 
 
-class Who(str, Enum):
+class Who(StrEnum):
     """Whose fault it was, or whose turn when a clock ran out."""
 
     CLIENT = "client"
     GATEWAY = "gateway"
     UPSTREAM = "upstream"
-
-    __str__ = str.__str__
 
 
 CLIENT: Final = Who.CLIENT
@@ -45,7 +43,7 @@ GATEWAY: Final = Who.GATEWAY
 UPSTREAM: Final = Who.UPSTREAM
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """Which part of an exchange failed; the names are those of C{gateway.timeouts} in the configuration."""
 
     CLIENT_HEADER = "clientHeader"
@@ -62,8 +60,6 @@ class Phase(str, Enum):
     TOTAL = "total"
     MODULE = "module"
     ROUTING = "routing"
-
-    __str__ = str.__str__
 
 
 class Abort(Exception):
@@ -125,8 +121,15 @@ def timeout(phase: Phase, who: Who, seconds: float, retry: Retry = NEVER) -> Abo
     the error type of RFC 9209.
     """
     status, error = _CLOCKS[phase]
-    return Abort(f"{phase} timeout: {who} took more than {seconds:g} s", who, status, retry, error=error, phase=phase,
-                 detail=f"{phase} timeout")
+    return Abort(
+        f"{phase} timeout: {who} took more than {seconds:g} s",
+        who,
+        status,
+        retry,
+        error=error,
+        phase=phase,
+        detail=f"{phase} timeout",
+    )
 
 
 _CLOCKS: Final[dict[Phase, tuple[int, str]]] = {

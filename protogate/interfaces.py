@@ -182,7 +182,7 @@ class IModuleFactory(Interface):
 
     name: str = Attribute("Name used in configuration.")
     stages: Sequence[str] = Attribute("Stages it may be bound to, the first is its default.")
-    guards: bool = Attribute("True for modules that must fail closed: identity, lists, limits.  Decides what a timeout gives.")
+    guards: bool = Attribute("True for modules that must fail closed (identity, lists, limits): what a timeout gives.")
 
     def build(params: Mapping[str, object]) -> IModule:
         """

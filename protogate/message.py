@@ -186,14 +186,14 @@ class Request:
         return cookies
 
     def forget(self) -> None:
-        """C{authority}, C{target} or cookie lines were changed: what was parsed of them is parsed again when asked for."""
+        """C{authority}, C{target} or cookie lines were changed: what was parsed of them is parsed again."""
         self._host = self._query = self._cookies = None
 
 
 class Response:
     """
     @ivar status: 100..599.
-    @ivar headers: see the rules of this module.  HEAD and 304 keep content-length here: it describes, it frames nothing.
+    @ivar headers: see the rules of this module.  HEAD and 304 keep content-length: it describes, it frames nothing.
     @ivar body: L{protogate.interfaces.IBody}, or None.
     @ivar protocol: what it came over, as L{Request.protocol}; empty for an answer of the gateway's own.
     """
