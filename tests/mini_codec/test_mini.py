@@ -15,11 +15,15 @@ from protogate_mini.frames import HEAD, frame, frames, pack, unpack  # noqa: E40
 from twisted.trial.unittest import SynchronousTestCase  # noqa: E402
 
 import twisted.plugins  # noqa: E402
-from protogate.errors import ALWAYS, CLIENT, Abort  # noqa: E402
+from protogate.context import Timeouts  # noqa: E402
+from protogate.errors import ALWAYS, CLIENT, Abort, Phase  # noqa: E402
 from protogate.interfaces import IStreamCodec  # noqa: E402
 from protogate.plugins import find, names  # noqa: E402
+from protogate.testing.bodies import Taker  # noqa: E402
+from protogate.testing.cell import Pair  # noqa: E402
 from protogate.testing.codec import CodecContract  # noqa: E402
 from protogate.testing.gateway import MemoryGateway  # noqa: E402
+from protogate.testing.states import STATES  # noqa: E402
 from protogate.testing.upstream import Do, Expect  # noqa: E402
 
 
@@ -31,6 +35,34 @@ class MiniContract(CodecContract, SynchronousTestCase):
         stream = list(server.streams.values())[-1]
         stream.reset(Abort("not looked at", CLIENT, 502, ALWAYS))
         stream.lost(Abort("not looked at", CLIENT, 502))
+
+
+class ClockTests(SynchronousTestCase):
+    def test_a_client_that_gives_no_credit_is_given_up(self):
+        p = Pair(Mini(), timeouts=Timeouts(client_stall=10))
+        (giver,), _ = STATES["unread_answer"](p)
+        p.advance(9)
+        self.assertFalse(giver.stopped)
+        p.advance(3)
+        self.assertTrue(giver.stopped)
+        self.assertEqual([reason.phase for reason in p.app.closes[0]], [Phase.CLIENT_STALL])
+        taker = Taker(p.result[0].body)
+        p.run()
+        self.assertIsNotNone(taker.reason)
+        p.finish()
+
+    def test_an_upstream_that_does_not_answer_is_given_up(self):
+        p = Pair(Mini(), timeouts=Timeouts(response_head=5))
+        STATES["waiting"](p)
+        p.advance(6)
+        self.assertEqual([error.phase for error in p.errors], [Phase.RESPONSE_HEAD])
+        self.assertEqual(p.client.busy, 0)
+        p.finish()
+
+    def test_an_idle_connection_is_closed(self):
+        p = Pair(Mini(), timeouts=Timeouts(client_idle=5))
+        p.advance(6)
+        self.assertEqual(len(p.closed), 2)
 
 
 class FrameTests(SynchronousTestCase):

@@ -274,6 +274,15 @@ class Server(Many):
             if left <= 0:
                 self.context.count("client_idle_timeout")
                 self.close()
+        for stream in list(self.streams.values()):
+            if stream.queue and times.client_stall:
+                due = stream.since + times.client_stall - now  # a peer that never gives credit holds nothing for ever
+                if due <= 0:
+                    self.context.count("client_stall_timeout")
+                    stream.lost(timeout(Phase.CLIENT_STALL, CLIENT, times.client_stall))
+                    stream.cancel(BROKEN)
+                else:
+                    left = min(left, due)
         return min(left, self.look()) if self.unsent() else left
 
     def rest(self) -> None:

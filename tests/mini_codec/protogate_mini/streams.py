@@ -46,12 +46,15 @@ class Stream:
         self.flush()
         if (self.queue or self.connection.full) and self.outgoing is not None:
             self.outgoing.pauseProducing()
+        if self.queue:
+            self.connection.watch(self.connection.look())
 
     def flush(self) -> None:
         """Send what may be sent."""
         if self.queue and self.credit:
             data, self.queue = self.queue[: self.credit], self.queue[self.credit :]
             self.credit -= len(data)
+            self.since = self.connection.now()
             self.connection.put(frame(DATA, self.number, data))
         if not self.queue and self.last is not None:
             last, self.last = self.last, None
