@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -99,11 +100,20 @@ def check(built: Build, path: str, out: TextIO) -> int:
 
 
 def run(path: str, reactor: str | None) -> int:
-    """C{protogate run}: C{twistd -n protogate -c FILE}, logging to standard output, without a pid file."""
-    from twisted.scripts.twistd import ServerOptions, runApp  # type: ignore[attr-defined]  # noqa: PLC0415
+    """
+    C{protogate run}: C{twistd -n protogate -c FILE}, logging to standard output, without a pid file.
+
+    twistd ends by the signal that ended it.  Who asked with SIGTERM and got all that he asked for should not read of a
+    failure (143 in a container): that is exit status 0 here.
+    """
+    from twisted.application.app import _exitWithSignal  # noqa: PLC0415
+    from twisted.scripts.twistd import ServerOptions, _SomeApplicationRunner  # type: ignore[attr-defined]  # noqa: PLC0415
 
     options = ServerOptions()
     chosen = [f"--reactor={reactor}"] if reactor else []
     options.parseOptions([*chosen, "--nodaemon", "--pidfile=", "protogate", "-c", path])
-    runApp(options)
+    runner = _SomeApplicationRunner(options)
+    runner.run()
+    if runner._exitSignal not in {None, signal.SIGTERM}:
+        _exitWithSignal(runner._exitSignal)
     return 0

@@ -227,7 +227,8 @@ def routes(built: Build) -> str:
     """The rules in the order in which they decide."""
     lines = []
     for rule in built.router.rules:
-        lines.append(_rule(rule) + ("" if rule.published else "   NOT PUBLISHED: 404"))
+        name = "" if rule.name == f"{rule.type} {rule.value}" else f"   named {rule.name}"
+        lines.append(f"{_rule(rule)}{name}" + ("" if rule.published else "   NOT PUBLISHED: 404"))
         for route in rule.routes:
             zone = f", zone {route.zone}" if route.zone else ""
             lines.append(f"    condition {route.text}{zone}")

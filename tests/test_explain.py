@@ -116,6 +116,15 @@ def test_rules_are_listed_in_the_order_in_which_they_decide(path: str) -> None:
     ]
 
 
+def test_a_rule_with_a_name_is_listed_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(
+        'listeners: [{name: web, address: "127.0.0.1:0"}]\n'
+        'routes: [{name: shop, value: /a, published: false, routes: [{targets: [{url: "http://127.0.0.1:9"}]}]}]\n'
+    )
+    assert routes(build(str(path))).splitlines()[0] == "routes[0] uri exact /a   named shop   NOT PUBLISHED: 404"
+
+
 def test_no_rules_are_said_to_be_none(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')
