@@ -320,7 +320,6 @@ class Client(Many):
         self.number += 1
         half = self.streams[self.number] = Ask(self)
         half.setup(self.number)
-        half.interims = 0
         self.watch(self.context.timeouts.response_head or inf)
         return half.begin(request)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from protogate.errors import ALWAYS, CLIENT, Abort
 from protogate.halves import OPEN, Calling, Serving
 from protogate.message import Field, Request, Response
 from protogate_mini.frames import BROKEN, CANCEL, DATA, END, HEAD, REFUSED, UNWANTED, WINDOW, credited, frame, pack
-
-SLOTS: Final = ("credit", "due", "last", "number", "owed", "paused", "queue", "room", "since")
 
 
 class Stream:
@@ -26,7 +24,6 @@ class Stream:
     @ivar since: when it last made progress.
     """
 
-    __slots__ = ()
     connection: Any
     outgoing: Any
 
@@ -34,7 +31,8 @@ class Stream:
         """A new stream."""
         self.number = number
         self.credit = self.room = WINDOW
-        self.queue, self.last = b"", None
+        self.queue = b""
+        self.last: bytes | None = None
         self.owed, self.paused = 0, False
         self.due: int | None = None
         self.since = self.connection.now()
@@ -125,8 +123,6 @@ class Stream:
 class Answer(Stream, Serving):
     """One request from a client."""
 
-    __slots__ = SLOTS
-
     def interim(self, response: Response) -> None:
         """C{request.interim}."""
         if self.response is None and self.writing == OPEN and 101 < response.status < 200:
@@ -152,7 +148,7 @@ class Answer(Stream, Serving):
 class Ask(Stream, Calling):
     """One request to an upstream."""
 
-    __slots__ = (*SLOTS, "interims")
+    interims = 0
 
     def ask(self, request: Request, last: bool) -> None:
         fields = [(b":method", request.method), (b":target", request.target), (b":authority", request.authority)]
