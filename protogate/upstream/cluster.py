@@ -29,7 +29,8 @@ from protogate.routing.balance import Smooth
 from protogate.upstream.connector import Connector
 from protogate.upstream.discovery import Discovery
 from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
-from protogate.upstream.pool import Pool, Stats, gone, ignore_cancel
+from protogate.upstream.pool import Pool, Stats, ignore_cancel
+from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
 from protogate.upstream.trial import REPLAYABLE, Trial, replayable
 from protogate.wheel import Wheel

@@ -10,22 +10,20 @@ Rules
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from twisted.internet import error
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectError
 from twisted.internet.interfaces import IAddress, IConnector, IProtocol, IReactorTCP, ITCPTransport
 from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 
 from protogate.context import Context
-from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IClientConnection, IStreamCodec
 from protogate.upstream.pool import Times
+from protogate.upstream.refusal import refusal
 from protogate.upstream.resolver import Resolver, literal
 
 MOST_ADDRESSES: Final = 4
@@ -167,7 +165,7 @@ class Attempt:
         if dial is self._dial and self._state is State.CONNECTING:
             self._dial = None
             self.connector.context.count("connect_failed")
-            self._missed(refusal(problem, self.connector, dial.address))
+            self._missed(refusal(problem, self.connector.name, self.connector.host, dial.address))
 
     def _missed(self, reason: Abort) -> None:
         connector = self.connector
@@ -291,41 +289,3 @@ class Dial(ClientFactory):
         """Stop dialing.  The reactor reports it as a failure, to which nobody listens any more."""
         if self.handle is not None:
             self.handle.disconnect()
-
-
-_OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
-_UNROUTABLE: Final = {
-    errno.ENETUNREACH,
-    errno.EHOSTUNREACH,
-    errno.ENETDOWN,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EAFNOSUPPORT,
-}
-
-
-def refusal(problem: BaseException | None, connector: Connector, address: str) -> Abort:
-    """What a failed TCP connect means (RFC 9209, 2.3): whose fault, and its error type."""
-    where = connector.name if address == connector.host else f"{connector.name} at {address}"
-    number = problem.osError if isinstance(problem, ConnectError) else None
-    who, status = UPSTREAM, 502
-    if isinstance(problem, error.ConnectionRefusedError) or number == errno.ECONNREFUSED:
-        kind, detail = "connection_refused", "the upstream refused the connection"
-    elif isinstance(problem, error.TCPTimedOutError) or number == errno.ETIMEDOUT:
-        kind, detail, status = "connection_timeout", "the upstream did not answer", 504
-    elif isinstance(problem, error.NoRouteError) or number in _UNROUTABLE:
-        kind, detail = "destination_ip_unroutable", "no route to the upstream"
-    elif number in _OURS:  # out of descriptors, memory or ports: no upstream can help that
-        kind, detail, who, status = "proxy_internal_error", "out of resources", GATEWAY, 503
-    else:
-        kind, detail = "connection_terminated", "the connection failed"
-    text = str(problem).rstrip(".") or type(problem).__name__
-    return Abort(
-        f"cannot connect to {where}: {text}",
-        who,
-        status,
-        ALWAYS,
-        error=kind,
-        phase=Phase.CONNECT,
-        detail=detail,
-    )

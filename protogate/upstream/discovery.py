@@ -19,7 +19,8 @@ from twisted.python.failure import Failure
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.upstream.endpoint import Place, Source, own
-from protogate.upstream.resolver import SHORTEST, Answer, Resolver
+from protogate.upstream.query import SHORTEST
+from protogate.upstream.resolver import Answer, Resolver
 
 AGAIN: Final = 5.0
 """Seconds until a name is asked for again after a failure."""

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import Final, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -30,12 +30,11 @@ from zope.interface import implementer
 
 from protogate.config.model import PoolSettings
 from protogate.context import Context
-from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, Abort, Phase
 from protogate.interfaces import IClientConnection, IService
 from protogate.message import Request, Response
-
-RETRY_AFTER: Final = ((b"retry-after", b"1"),)
-"""Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
+from protogate.upstream.link import Gate, Link, note
+from protogate.upstream.refusal import full, gone, queued
 
 _log = Logger()
 
@@ -73,50 +72,6 @@ class Stats:
     idle: int
     waiting: int
     connecting: int
-
-
-class Link:
-    """
-    One connection of a pool, from the attempt on.
-
-    @ivar connection: None before it is ready and after it has closed.
-    @ivar gate: the request for which alone it is being made, or None.
-    @ivar uses: requests it was given.
-    @ivar replaced: whether it is being closed to make room for another one.
-    @ivar since: when it was last seen to become idle, seconds on the wheel's clock.
-    """
-
-    __slots__ = ("connect", "connection", "dns", "gate", "pool", "replaced", "since", "tls", "uses")
-
-    def __init__(self, pool: Pool, gate: Gate | None) -> None:
-        self.pool, self.gate = pool, gate
-        self.connection: IClientConnection | None = None
-        self.dns = self.connect = self.tls = self.since = 0.0
-        self.uses = 0
-        self.replaced = False
-
-    def ready(self, connection: IClientConnection) -> None:
-        """Called by the codec: there is capacity again, or for the first time."""
-        if self.connection is None:
-            self.connection = connection
-            self.pool._joined(self, connection)
-        else:
-            self.pool._ready(self, connection)
-
-
-class Gate(Deferred[Link]):
-    """
-    A request that waits for a connection.  Fires with its link, which takes the request on the spot; cancelled later
-    it reaches the connection.
-
-    @ivar at: when the queue clock runs out, seconds on the wheel's clock.
-    @ivar link: the attempt that is made for this request alone, or None.
-    """
-
-    def __init__(self, pool: Pool, request: Request, at: float) -> None:
-        super().__init__(pool._cancelled)
-        self.request, self.at = request, at
-        self.link: Link | None = None
 
 
 @implementer(IService)
@@ -179,17 +134,7 @@ class Pool:
             return fail(gone(f"{self.name} takes no new requests"))
         if len(self._waiting) + len(self._fresh) >= self.settings.queue:
             self._context.count("queue_full")
-            return fail(
-                Abort(
-                    f"{self.name}: {self.settings.queue} requests wait already",
-                    GATEWAY,
-                    503,
-                    ALWAYS,
-                    error="connection_limit_reached",
-                    detail="too many requests wait",
-                    headers=RETRY_AFTER,
-                )
-            )
+            return fail(full(self.name, self.settings.queue))
         limit = self._context.timeouts.queue
         gate = Gate(self, request, self._wheel.now() + limit if limit else inf)
         answer: Deferred[Response] = gate.addCallback(self._give, request)
@@ -476,38 +421,3 @@ class Pool:
 def ignore_cancel(deferred: Deferred[None]) -> None:
     """Who waited is told at once; what was waited for goes on."""
     deferred.callback(None)
-
-
-def note(request: Request, link: Link) -> None:
-    """What making a connection took, in the ledger of a request it was made for."""
-    ledger = request.ledger
-    if ledger is not None:
-        ledger.dns, ledger.connect, ledger.tls = link.dns, link.connect, link.tls
-
-
-def gone(why: str) -> Abort:
-    """For who asks for an endpoint that is not there, or no longer."""
-    return Abort(
-        why,
-        UPSTREAM,
-        503,
-        ALWAYS,
-        error="destination_unavailable",
-        detail="no endpoint",
-        headers=RETRY_AFTER,
-    )
-
-
-def queued(name: str, seconds: float) -> Abort:
-    """For who waited too long for a connection: L{timeout}, with Retry-After."""
-    plain = timeout(Phase.QUEUE, GATEWAY, seconds, ALWAYS)
-    return Abort(
-        f"{name}: {plain.reason}",
-        plain.who,
-        plain.status,
-        plain.retry,
-        error=plain.error,
-        phase=plain.phase,
-        detail=plain.detail,
-        headers=RETRY_AFTER,
-    )

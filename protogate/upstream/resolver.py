@@ -22,34 +22,23 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IResolver
-from twisted.names import client, dns
-from twisted.names.error import DNSNameError, DomainError
+from twisted.names import client
+from twisted.names.error import DomainError
 from twisted.names.hosts import searchFileForAll
-from twisted.python.failure import Failure
 from twisted.python.filepath import FilePath
 
 from protogate.context import uncounted
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase
-from protogate.wheel import Timer, Wheel
+from protogate.upstream.query import LONGEST, RETRIES, SHORTEST, Query, in_order
+from protogate.wheel import Wheel
 
-SHORTEST: Final = 1.0
-"""Seconds an answer is kept at least; also how long a failure is remembered."""
-LONGEST: Final = 3600.0
-"""Seconds an answer is kept at most; also how long an old one may be served when no server answers."""
 HOSTS_TTL: Final = 60.0
 """Seconds after which /etc/hosts is looked at again."""
 DOUBT: Final = 5.0
 """Seconds between two queries for a name whose addresses do not answer."""
-GRACE: Final = 0.1
-"""Seconds that IPv4 addresses wait for IPv6 ones."""
-RETRIES: Final = (1, 2, 4)
-"""Seconds after which a query is sent again; after the last it has failed."""
 MOST_NAMES: Final = 10_000
 """Names remembered; then those not needed any more are forgotten."""
 NOTHING: Final = "no such name, or it has no address"
-MOST_ALIASES: Final = 8
-"""Links of a CNAME chain."""
-
 _V4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
 
 
@@ -63,16 +52,6 @@ def literal(host: str) -> bool:
     except (OSError, ValueError):  # the latter is for NUL
         return False
     return bool(zone) == bool(percent)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Service:
-    """One SRV record (RFC 2782)."""
-
-    priority: int
-    weight: int
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +128,7 @@ class Resolver:
         found = searchFileForAll(self._hosts, host.encode("ascii", "replace"))
         if not found and (host == "localhost" or host.endswith(".localhost")):
             found = ["127.0.0.1", "::1"]
-        return _sorted(found)
+        return in_order(found)
 
     def _name(self, host: str, services: bool) -> Name:
         key = (host.lower().rstrip("."), services)
@@ -239,9 +218,10 @@ class Name:
         return not self._services and bool(self._resolver.local(self._host))
 
     def _start(self, now: float) -> None:
+        resolver = self._resolver
         self._asked = now
-        self._resolver.count("dns_query")
-        query = self._query = Query(self._resolver, self._host, self._services, self._found, self._lost)
+        resolver.count("dns_query")
+        query = self._query = Query(resolver.wheel, resolver.dns, self._host, self._services, self._found, self._lost)
         query.start()
 
     def _found(self, values: tuple[Any, ...], ttl: float) -> None:
@@ -269,145 +249,6 @@ class Name:
 
     def _cancelled(self, waiter: Deferred[Answer]) -> None:
         self._waiting.pop(waiter, None)
-
-
-class Query:
-    """The questions under way for one name: A and AAAA side by side, or SRV."""
-
-    __slots__ = (
-        "_asking",
-        "_error",
-        "_found",
-        "_grace",
-        "_host",
-        "_lost",
-        "_nothing",
-        "_open",
-        "_resolver",
-        "_services",
-        "_ttl",
-        "_values",
-    )
-
-    def __init__(
-        self,
-        resolver: Resolver,
-        host: str,
-        services: bool,
-        found: Callable[[tuple[Any, ...], float], None],
-        lost: Callable[[BaseException], None],
-    ) -> None:
-        self._resolver, self._host, self._services = resolver, host, services
-        self._found, self._lost = found, lost
-        self._asking: list[Deferred[Any]] = []
-        self._open = 0  # questions without an answer
-        self._values: list[Any] = []
-        self._ttl = self._nothing = LONGEST  # of what there is; of there being nothing
-        self._error: BaseException | None = None
-        self._grace: Timer | None = None
-
-    def start(self) -> None:
-        """Ask; found() or lost() is called, perhaps before this returns."""
-        self._open = 1 if self._services else 2
-        if self._services:
-            self._ask(self._host, dns.SRV, 0)
-        else:
-            self._ask(self._host, dns.A, 0)
-            self._ask(self._host, dns.AAAA, 0)
-
-    def close(self) -> None:
-        """Whatever still comes is not wanted."""
-        self._open = 0
-        if self._grace is not None:
-            self._grace.close()
-        asking, self._asking = self._asking, []
-        for question in asking:
-            question.cancel()
-
-    def _ask(self, name: str, kind: int, aliases: int) -> None:
-        if not self._open:
-            return  # the other question ended it
-        resolver: Any = self._resolver.dns
-        ask = {dns.A: resolver.lookupAddress, dns.AAAA: resolver.lookupIPV6Address, dns.SRV: resolver.lookupService}
-        try:
-            question: Deferred[Any] = ask[kind](name, RETRIES)
-        except Exception:  # a name that cannot be spelled in DNS, or no socket to ask with
-            self._failed(Failure())
-            return
-        self._asking.append(question)
-        question.addCallbacks(self._answered, self._failed, (name, kind, aliases))
-        question.addErrback(self._failed)  # what is no answer at all
-
-    def _answered(self, result: Any, name: str, kind: int, aliases: int) -> None:
-        if not self._open:
-            return
-        alias, ttl, values = name.lower(), LONGEST, []
-        chain = {
-            str(record.name).lower(): record for record in result[0] if record.type == dns.CNAME and kind != dns.CNAME
-        }
-        for _ in range(MOST_ALIASES):
-            link = chain.get(alias)
-            if link is None:
-                break
-            alias, ttl = str(link.payload.name).lower(), min(ttl, link.ttl)
-        for record in result[0]:
-            if record.type == kind and str(record.name).lower() == alias:
-                values.append(_value(record.payload, kind))
-                ttl = min(ttl, record.ttl)
-        if values:
-            self._ttl = min(self._ttl, ttl)
-            self._values += [value for value in values if value is not None]
-        elif alias != name.lower() and aliases < MOST_ALIASES:  # the server left the rest of the chain to us
-            self._ttl = min(self._ttl, ttl)
-            self._ask(alias, kind, aliases + 1)
-            return
-        else:
-            self._nothing = min(self._nothing, _negative(result[1]))
-        self._one(kind)
-
-    def _failed(self, failure: Failure) -> None:
-        if not self._open:
-            return
-        if failure.check(DNSNameError):  # an answer: there is no such name
-            self._nothing = SHORTEST
-        else:
-            self._error = failure.value
-        self._one(0)
-
-    def _one(self, kind: int) -> None:
-        self._open -= 1
-        if not self._open:
-            self._end()
-        elif kind == dns.A and self._values:
-            self._grace = self._resolver.wheel.after(GRACE, self._end)
-
-    def _end(self) -> None:
-        self.close()
-        if self._values or self._error is None:
-            values = tuple(sorted(self._values)) if self._services else _sorted(self._values)
-            self._found(values, self._ttl if values else self._nothing)
-        else:
-            self._lost(self._error)
-
-
-def _value(payload: Any, kind: int) -> Any:
-    if kind != dns.SRV:
-        return payload.dottedQuad() if kind == dns.A else socket.inet_ntop(socket.AF_INET6, payload.address)
-    target = str(payload.target).rstrip(".")
-    # RFC 2782: a target of "." says that the service is decidedly not there
-    return Service(payload.priority, payload.weight, target.lower(), payload.port) if target else None
-
-
-def _negative(authority: Sequence[Any]) -> float:
-    """How long "nothing there" is true (RFC 2308, 5)."""
-    times = [min(record.ttl, record.payload.minimum) for record in authority if record.type == dns.SOA]
-    return float(min(times, default=SHORTEST))
-
-
-def _sorted(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Each once; IPv4 first, otherwise in their order."""
-    once = dict.fromkeys(addresses)
-    return (*(one for one in once if ":" not in one), *(one for one in once if ":" in one))
 
 
 def _addresses(answer: Answer, host: str) -> Sequence[str]:

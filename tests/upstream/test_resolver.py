@@ -12,7 +12,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.names import authority, common, dns, server
 
 from protogate.errors import ALWAYS, Abort, Phase
-from protogate.upstream.resolver import DOUBT, LONGEST, Answer, Resolver, Service, System, literal
+from protogate.upstream.query import LONGEST, Service
+from protogate.upstream.resolver import DOUBT, Answer, Resolver, System, literal
 
 
 class Bench:

@@ -1,0 +1,93 @@
+"""What a request is told when there is no connection for it: whose fault, status, error type (RFC 9209, 2.3)."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from twisted.internet import error
+from twisted.internet.error import ConnectError
+
+from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+"""Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
+
+
+def gone(why: str) -> Abort:
+    """For who asks for an endpoint that is not there, or no longer."""
+    return Abort(
+        why,
+        UPSTREAM,
+        503,
+        ALWAYS,
+        error="destination_unavailable",
+        detail="no endpoint",
+        headers=RETRY_AFTER,
+    )
+
+
+def queued(name: str, seconds: float) -> Abort:
+    """For who waited too long for a connection: L{timeout}, with Retry-After."""
+    plain = timeout(Phase.QUEUE, GATEWAY, seconds, ALWAYS)
+    return Abort(
+        f"{name}: {plain.reason}",
+        plain.who,
+        plain.status,
+        plain.retry,
+        error=plain.error,
+        phase=plain.phase,
+        detail=plain.detail,
+        headers=RETRY_AFTER,
+    )
+
+
+def full(name: str, most: int) -> Abort:
+    """For who finds the queue full."""
+    return Abort(
+        f"{name}: {most} requests wait already",
+        GATEWAY,
+        503,
+        ALWAYS,
+        error="connection_limit_reached",
+        detail="too many requests wait",
+        headers=RETRY_AFTER,
+    )
+
+
+_OURS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+_UNROUTABLE: Final = {
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EAFNOSUPPORT,
+}
+
+
+def refusal(problem: BaseException | None, name: str, host: str, address: str) -> Abort:
+    """What a failed TCP connect means (RFC 9209, 2.3): whose fault, and its error type."""
+    where = name if address == host else f"{name} at {address}"
+    number = problem.osError if isinstance(problem, ConnectError) else None
+    who, status = UPSTREAM, 502
+    if isinstance(problem, error.ConnectionRefusedError) or number == errno.ECONNREFUSED:
+        kind, detail = "connection_refused", "the upstream refused the connection"
+    elif isinstance(problem, error.TCPTimedOutError) or number == errno.ETIMEDOUT:
+        kind, detail, status = "connection_timeout", "the upstream did not answer", 504
+    elif isinstance(problem, error.NoRouteError) or number in _UNROUTABLE:
+        kind, detail = "destination_ip_unroutable", "no route to the upstream"
+    elif number in _OURS:  # out of descriptors, memory or ports: no upstream can help that
+        kind, detail, who, status = "proxy_internal_error", "out of resources", GATEWAY, 503
+    else:
+        kind, detail = "connection_terminated", "the connection failed"
+    text = str(problem).rstrip(".") or type(problem).__name__
+    return Abort(
+        f"cannot connect to {where}: {text}",
+        who,
+        status,
+        ALWAYS,
+        error=kind,
+        phase=Phase.CONNECT,
+        detail=detail,
+    )
