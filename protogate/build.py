@@ -77,6 +77,7 @@ def build(path: str) -> Build:
         raise loaded.faults(faults)
     warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings)]
     warnings += [warning for stage in bound.values() for module in stage for warning in module.warnings]
+    loaded.forget()
     gateway = config.gateway
     return Build(
         loaded=loaded,

@@ -63,6 +63,18 @@ class Document:
                 return place.key
         return place.position
 
+    def forget(self) -> None:
+        """
+        Let go of the places, which are more than all values: of one after the other, since other threads wait while a
+        whole tree goes at once.
+        """
+        place, self._place = self._place, None
+        left = [] if place is None else [place]
+        while left:
+            inner = left.pop().inner
+            while inner:
+                left.append(inner.popitem()[1])
+
     def describe(self, fault: ConfigError) -> str:
         """C{gateway.yaml:42:7: routes[3].targets[0].weight: expected …}."""
         return describe(self.name, self.where(fault), fault)

@@ -48,8 +48,7 @@ def read(text: str, builder: Builder) -> None:
 class _Reader:
     def __init__(self, text: str, builder: Builder) -> None:
         self._text, self._builder = text, builder
-        self._starts: list[int] = []  # offset of each line, once it is needed
-        builder.locate = self._at
+        self._at = builder.locate = _Lines(text).at
         self._open: list[tuple[str, int]] = []  # closing mark and offset of what is open
 
     def run(self) -> None:
@@ -143,7 +142,17 @@ class _Reader:
             found = _TOKEN.match(text, start)[0]  # type: ignore[index]
         return Broken(f"expected {expected}, got {scalar.shorten(found)}{hint}", at)
 
-    def _at(self, offset: int) -> Position:
+
+class _Lines:
+    """Offsets as lines and columns.  Apart from the reader: a builder that refers to its reader would be a cycle."""
+
+    __slots__ = ("_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] = []  # offset of each line, once it is needed
+
+    def at(self, offset: int) -> Position:
         if not self._starts:
             self._starts = [0, *(match.end() for match in re.finditer("\n", self._text))]
         line = bisect_right(self._starts, offset)

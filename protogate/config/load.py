@@ -57,6 +57,10 @@ class Loaded:
         """C{gateway.yaml:42:7: routes[3].targets[0].weight: expected …}."""
         return self._document.describe(error)
 
+    def forget(self) -> None:
+        """Everything was told: keep no places.  They are worked out anew should somebody ask after all."""
+        self._document.forget()
+
     def faults(self, errors: Sequence[ConfigError]) -> ConfigFaults:
         """What builders found later, in the order of the file and ready to be printed."""
         return self._document.faults(errors)

@@ -179,6 +179,38 @@ def test_what_was_loaded_is_no_work_for_the_garbage_collector() -> None:
     assert not any(gc.is_tracked(part) for part in (config, config.routes[0], config.upstreams[0].endpoints[0]))
 
 
+AS_JSON = json.dumps(
+    {"listeners": [{"name": "web", "address": "127.0.0.1:0"}], "gateway": {"name": "a"}}, indent=1
+).encode()
+
+
+@pytest.mark.parametrize(("text", "name"), [(TEXT, "g.yaml"), (AS_JSON, "g.json")])
+def test_nothing_of_it_waits_for_the_garbage_collector(text: bytes, name: str) -> None:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        loaded = loads(text, name)
+        loaded.position(("listeners", 0, "name"))
+        loaded.forget()
+        del loaded
+        assert gc.collect() == 0
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@pytest.mark.parametrize(("text", "name"), [(TEXT, "g.yaml"), (AS_JSON, "g.json")])
+def test_places_that_were_forgotten_are_worked_out_anew(text: bytes, name: str) -> None:
+    loaded = loads(text, name)
+    loaded.forget()
+    before = loaded.position(("listeners", 0, "address"))
+    loaded.forget()
+    loaded.forget()
+    assert loaded.position(("listeners", 0, "address")) == before
+    assert before > loaded.position(("listeners", 0))
+
+
 @given(st.lists(st.sampled_from(TEXT.decode().split(" ")) | st.text(max_size=3), max_size=40).map(" ".join))
 def test_any_text_is_a_configuration_or_faults_with_places(text: str) -> None:
     try:
