@@ -18,94 +18,21 @@ Scenarios
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
-import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from processes import Process, binary, free_port, stage
+
 GATEWAY_CORE, LOAD_CORE = "0", "1"
 SMALL, LARGE = "/api/v1/orders/4711?verbose=1", "/large/file"
-
-
-def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def binary(name: str) -> str | None:
-    """Where a program is, or None."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
-
-
-@dataclass
-class Process:
-    """A child, pinned to a core."""
-
-    arguments: list[str]
-    core: str
-    port: int
-    log: Path
-    child: subprocess.Popen[bytes] = field(init=False)
-
-    def __post_init__(self) -> None:
-        with self.log.open("wb") as log:
-            self.child = subprocess.Popen(
-                ["taskset", "-c", self.core, *self.arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            if self.child.poll() is not None:
-                break
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            time.sleep(0.05)
-        self.stop()
-        raise SystemExit(f"{self.arguments[0]} does not listen:\n{self.log.read_text()[-2000:]}")
-
-    def pids(self) -> list[int]:
-        """The process and its descendants."""
-        found, queue = [], [self.child.pid]
-        while queue:
-            pid = queue.pop()
-            found.append(pid)
-            with contextlib.suppress(OSError):
-                for task in Path(f"/proc/{pid}/task").iterdir():
-                    queue += map(int, (task / "children").read_text().split())
-        return found
-
-    def cpu(self) -> float:
-        """Seconds on a CPU so far."""
-        total = 0
-        for pid in self.pids():
-            with contextlib.suppress(OSError):
-                for task in Path(f"/proc/{pid}/task").iterdir():
-                    total += int((task / "schedstat").read_text().split()[0])
-        return total / 1e9
-
-    def stop(self) -> None:
-        """End it."""
-        if self.child.poll() is None:
-            self.child.send_signal(signal.SIGTERM)
-            try:
-                self.child.wait(10)
-            except subprocess.TimeoutExpired:
-                self.child.kill()
-                self.child.wait()
 
 
 def nginx_upstream(folder: Path) -> Process:
@@ -198,7 +125,8 @@ def start_envoy(folder: Path, upstream: int) -> Process:
         },
     }
     manager = {
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
+        ".HttpConnectionManager",
         "stat_prefix": "in",
         "access_log": [access],
         "route_config": {
@@ -363,21 +291,6 @@ def table(title: str, figures: list[Figure], base: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@contextlib.contextmanager
-def world() -> Iterator[tuple[Path, Process, list[Process]]]:
-    """A folder, the upstream, and a list of processes to stop."""
-    folder = Path(tempfile.mkdtemp(prefix="protogate-bench-"))
-    folder.chmod(0o755)
-    processes: list[Process] = []
-    try:
-        processes.append(nginx_upstream(folder))
-        yield folder, processes[0], processes
-    finally:
-        for process in reversed(processes):
-            process.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def main() -> None:
     """Run the scenarios and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -407,7 +320,9 @@ def main() -> None:
         f"wrk -c{options.connections}, {options.rounds} interleaved rounds of {options.seconds:g} s; gateway on core "
         f"{GATEWAY_CORE}, upstream and load on core {LOAD_CORE}\n"
     )
-    with world() as (folder, upstream, processes):
+    with stage() as (folder, processes):
+        upstream = nginx_upstream(folder)
+        processes.append(upstream)
 
         def keep(process: Process) -> Process:
             processes.append(process)
