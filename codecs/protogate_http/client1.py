@@ -44,16 +44,11 @@ _START: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/1\.1\r\n").fullmatch
 _AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
 
 
-def start_line(request: Request) -> bytes:
-    """The request line; CONNECT names the authority (RFC 9112, 3.2.3)."""
-    method = request.method
-    return b"%b %b HTTP/1.1\r\n" % (method, request.authority if method == b"CONNECT" else request.target)
-
-
 class Ask(Calling):
     """
     One request to an upstream.
 
+    @ivar start: the request line.
     @ivar method: of the request.
     @ivar expect: 100 Continue is awaited.
     @ivar chunked: @ivar left: framing of the request: chunked, or bytes still due, or neither.
@@ -64,11 +59,12 @@ class Ask(Calling):
     @ivar interims: interim responses so far.
     """
 
-    __slots__ = ("chunked", "expect", "interims", "key", "left", "method", "sent", "since", "upgrade")
+    __slots__ = ("chunked", "expect", "interims", "key", "left", "method", "sent", "since", "start", "upgrade")
     connection: Client
 
-    def __init__(self, connection: Client, request: Request) -> None:
+    def __init__(self, connection: Client, request: Request, start: bytes) -> None:
         super().__init__(connection)
+        self.start = start
         self.method, self.upgrade = request.method, request.upgrade
         self.chunked = self.expect = False
         self.left: int | None = None
@@ -105,7 +101,7 @@ class Ask(Calling):
             fields.append((b"content-length", b"0"))
         if hop:
             fields.append((b"connection", hop))
-        connection.put(emit(start_line(request), fields))
+        connection.put(emit(self.start, fields))
 
     def waits(self) -> bool:
         return self.expect
@@ -157,10 +153,12 @@ class Client(Stream):
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
-        if not _START(start_line(request)) or not _AUTHORITY(request.authority):
+        method = request.method  # CONNECT names the authority (RFC 9112, 3.2.3)
+        start = b"%b %b HTTP/1.1\r\n" % (method, request.authority if method == b"CONNECT" else request.target)
+        if not _START(start) or not _AUTHORITY(request.authority):
             self.context.count("invalid_request_refused")
             return fail(Abort("a request that cannot be written as HTTP/1.1", GATEWAY, 500, NEVER))
-        half = self.half = Ask(self, request)
+        half = self.half = Ask(self, request, start)
         self.capacity = 0
         self._keep, self._heard = True, False
         self.wire.limits = self.context.limits

@@ -192,6 +192,7 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
 _valid: set[bytes] = set()
 """Names that are lower-case tokens and not OURS, as far as they were seen: a few thousand."""
 _NAME: Final = itemgetter(0)
+_VALUE: Final = itemgetter(1)
 _TEXT: Final = bytes([9, *range(32, 127), *range(128, 256)])
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 
@@ -204,7 +205,7 @@ def sendable(headers: Iterable[Field], count: Callable[[str], None]) -> tuple[li
     Fields that a codec writes itself are dropped, and so is what is no field at all; of the latter each is counted.
     """
     fields = list(headers)
-    if _valid.issuperset(map(_NAME, fields)) and not b"".join([value for _, value in fields]).translate(None, _TEXT):
+    if _valid.issuperset(map(_NAME, fields)) and not b"".join(map(_VALUE, fields)).translate(None, _TEXT):
         return fields, ()
     out, options = [], b""
     for name, value in fields:

@@ -14,7 +14,8 @@ Rules
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from protogate.context import Limits
 from protogate.message import Field
@@ -187,7 +188,7 @@ class Reader:
 
     def next(self) -> Event | None:
         """The next event, or None when more bytes are needed."""
-        return _STEPS[self._state](self)
+        return self._steps[self._state](self)
 
     def body(self, length: int) -> None:
         """How the body after the last Head is delimited."""
@@ -336,17 +337,13 @@ class Reader:
     def _broken(self) -> None:
         self._data, self._at = b"", 0
 
+    _steps: ClassVar[tuple[Callable[[Any], Event | None], ...]]
 
-_STEPS: Final = (
-    lambda reader: reader._head(),
-    Reader._counted,
-    Reader._raw,
-    Reader._chunks,
-    Reader._chunks,
-    Reader._chunks,
-    Reader._trailers,
-    Reader._broken,
-)
+
+def _steps(kind: type[Reader]) -> tuple[Callable[[Any], Event | None], ...]:
+    """What next() does in each state."""
+    chunks = kind._chunks
+    return (kind._head, kind._counted, kind._raw, chunks, chunks, chunks, kind._trailers, kind._broken)
 
 
 class Requests(Reader):
@@ -457,6 +454,10 @@ class Responses(Reader):
                 raise Bad("malformed response head", 502, "malformed_response")
         minor, status, block = match.groups()
         return Head((minor, status), pairs(block))
+
+
+Requests._steps = _steps(Requests)
+Responses._steps = _steps(Responses)
 
 
 def unfold(head: bytes) -> bytes:
