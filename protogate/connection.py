@@ -34,8 +34,10 @@ MOST: Final = 65536
 PATIENCE: Final = 30.0
 """Seconds until a closing connection is aborted where the stall clock is off."""
 LINGER: Final = 5.0
-"""Seconds that a closed connection goes on reading."""
-LINGER_BYTES: Final = 1 << 20
+"""Seconds without a byte after which a closed connection stops reading."""
+LINGER_MOST: Final = 30.0
+"""Seconds after which it does so in any case."""
+LINGER_BYTES: Final = 1 << 25
 """Bytes that it reads and throws away meanwhile."""
 LOOKS: Final = 8
 """How often within a stall time somebody looks whether bytes moved."""
@@ -69,7 +71,8 @@ class Connection(Protocol):
         self._written = 0  # bytes given to the transport
         self._flushed: int | None = None  # of these, flushed when somebody looked last; None = nothing was waiting
         self._moved = 0.0  # when that number changed last
-        self._left = 0  # bytes that may still be thrown away while lingering
+        self._left = 0  # while lingering: bytes that may still be thrown away,
+        self._until = self._heard_at = 0.0  # when that ends, and when something was read last
 
     @property
     def busy(self) -> int:
@@ -213,8 +216,10 @@ class Connection(Protocol):
             if self.dead:  # then its end has set the timer
                 return
         elif self.lingering:
-            self._leave()
-            return
+            delay = min(self._heard_at + LINGER, self._until) - now
+            if delay <= 0:
+                self._leave()
+                return
         else:
             patience = self.patience() or PATIENCE
             if self.stalled(now) >= patience:
@@ -241,7 +246,8 @@ class Connection(Protocol):
         lose = None if ISSLTransport.providedBy(transport) else getattr(transport, "loseWriteConnection", None)
         self.flush()
         self.dead = self.lingering = True
-        self._left = LINGER_BYTES
+        self._left, self._heard_at = LINGER_BYTES, self.now()
+        self._until = self._heard_at + LINGER_MOST
         transport.unregisterProducer()
         transport.resumeProducing()
         if lose is not None:
@@ -252,7 +258,7 @@ class Connection(Protocol):
     def discard(self, data: bytes) -> None:
         """Something was read on a dead connection."""
         if self.lingering:
-            self._left -= len(data)
+            self._left, self._heard_at = self._left - len(data), self.now()
             if self._left < 0:
                 self.lingering = False
                 self.transport.abortConnection()

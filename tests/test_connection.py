@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides
 
-from protogate.connection import LINGER, LINGER_BYTES, LOOKS, MOST, PATIENCE, Connection
+from protogate.connection import LINGER, LINGER_BYTES, LINGER_MOST, LOOKS, MOST, PATIENCE, Connection
 from protogate.context import Context
 from protogate.errors import CLIENT_GONE
 from protogate.wheel import Wheel
@@ -263,6 +263,16 @@ def test_lingering_reads_on(line, transport):
     assert transport.log[-1] == "lose"
     line.discard(b"x" * LINGER_BYTES * 2)
     assert "rst" not in transport.log
+
+
+def test_lingering_goes_on_while_something_comes_but_not_for_ever(line, transport):
+    line.linger()
+    for _ in range(int(LINGER_MOST / 4)):
+        assert "lose" not in transport.log
+        advance(line, 4)
+        line.discard(b"x")
+    advance(line, 3)
+    assert transport.log[-1] == "lose"
 
 
 def test_lingering_has_a_cap(line, transport):

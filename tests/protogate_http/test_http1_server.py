@@ -13,6 +13,7 @@ from twisted.internet.interfaces import ISSLTransport
 from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
+from protogate.connection import LINGER_BYTES
 from protogate.context import Limits
 from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phase
 from protogate.interfaces import IConnection, IStreamCodec
@@ -549,8 +550,9 @@ def test_a_large_unread_body_is_announced_as_the_end():
 
 def test_lingering_ends_at_a_cap_and_after_some_time():
     app = App(lambda request: Response(413)).feed(POST + b"Content-Length: 3000000\r\n\r\n")
-    for _ in range(12):
-        app.feed(b"x" * 100000)
+    app.feed(b"x" * LINGER_BYTES)
+    assert not app.wire.rst
+    app.feed(b"x")
     assert app.wire.rst
     app = App(lambda request: Response(413)).feed(POST + b"Content-Length: 3000000\r\n\r\n")
     app.advance(4)
@@ -624,8 +626,9 @@ def test_a_broken_chunk_while_the_service_thinks():
 def test_bytes_after_an_error_are_thrown_away_up_to_a_cap():
     later = Deferred()
     app = App(lambda request: later).feed(POST + CHUNKED + b"\r\n").feed(b"zz\r\n")
-    for _ in range(11):
-        app.feed(b"x" * 100000)
+    app.feed(b"x" * LINGER_BYTES)
+    assert app.wire.reading
+    app.feed(b"x")
     assert not app.wire.reading
     later.callback(Response(400))
     assert app.wire.reading
