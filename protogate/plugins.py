@@ -4,7 +4,9 @@ How codecs and modules are found: named parts, imported on demand.
 Rules
 - A drop-in in C{twisted/plugins/} only declares L{Plugin}s.  It imports nothing that it declares: a drop-in that fails
   to import is logged by Twisted and skipped, and the name would be missing without a reason.
-- L{find} imports the part, makes one instance and verifies it against its interface.
+- L{find} imports the part, makes one instance for the life of the process, and verifies it against its interface.  So a
+  reload finds the same codec, and keeps the connections that speak it.  And it is looked for once: looking leaves
+  garbage behind that holds everything its callers had in hand, and a reload must leave none.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from zope.interface.verify import verifyObject
 import twisted.plugins
 
 Part = TypeVar("Part")
+_parts: dict[tuple[Any, str, Any], Any] = {}
+"""What was found, by interface, name and package."""
 
 
 class IPart(Interface):
@@ -61,11 +65,15 @@ def names(interface: Any, package: Any = twisted.plugins) -> list[str]:
 
 def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Part:
     """
-    Make the part of that name.
+    The part of that name, the same one each time.
 
     @raise PluginError: nobody declares it (the installed ones are named), two drop-ins declare it, it cannot be
         imported, or it does not provide the interface.
     """
+    key = (interface, name, package)
+    part = _parts.get(key)
+    if part is not None:
+        return cast(Part, part)
     title = interface.__name__
     found = [plugin for plugin in declared(interface, package) if plugin.name == name]
     if not found:
@@ -83,4 +91,5 @@ def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Pa
         verifyObject(interface, part)
     except Invalid as error:
         raise PluginError(f"{path} is not a proper {title}: {error}") from error
+    _parts[key] = part
     return cast(Part, part)

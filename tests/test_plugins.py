@@ -61,6 +61,12 @@ def test_a_part_is_made_and_verified(package: ModuleType) -> None:
     assert isinstance(find(IModuleFactory, "proper", package), Proper)
 
 
+def test_the_same_part_is_found_each_time(package: ModuleType) -> None:
+    assert find(IModuleFactory, "proper", package) is find(IModuleFactory, "proper", package)
+    # Upstreams keep their connections as long as they are spoken to by the same codec.
+    assert find(IStreamCodec, "http1") is find(IStreamCodec, "http1")
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
