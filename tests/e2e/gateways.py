@@ -30,9 +30,9 @@ ROOT = HERE.parent.parent
 BIN = Path(sys.executable).parent
 """Where the commands of this very installation are."""
 
-Start = Literal["twistd", "protogate"]
+Start = Literal["twistd", "protogate", "daemon"]
 T = TypeVar("T")
-_LISTENER = re.compile(r"listener web: IPv4Address\(type='TCP', host='127\.0\.0\.1', port=(\d+)\)")
+_LISTENER = re.compile(r"listener web: IPv[46]Address\(type='TCP', host='(?:127\.0\.0\.1|::1)', port=(\d+)[,)]")
 
 
 def eventually(look: Callable[[], T], what: str, within: float = WITHIN) -> T:
@@ -53,9 +53,11 @@ def program(name: str) -> str:
 
 
 def command(start: Start, config: Path | str) -> list[str]:
-    """How a user starts a gateway."""
+    """How a user starts a gateway.  The daemon's log is C{daemon.log}, its process id in C{daemon.pid}."""
     if start == "twistd":
         return [program("twistd"), "-n", "--pidfile=", "protogate", "-c", str(config)]
+    if start == "daemon":
+        return [program("twistd"), "--pidfile=daemon.pid", "--logfile=daemon.log", "protogate", "-c", str(config)]
     return [program("protogate"), "run", "-c", str(config)]
 
 
@@ -88,9 +90,7 @@ class Gateway:
 
     def __init__(self, running: Neighbour, file: Path) -> None:
         self.running, self.file = running, file
-        found = _LISTENER.search(running.output())
-        assert found, running.output()
-        self.port = int(found[1])
+        self.port = listening(running.output())
 
     @property
     def url(self) -> str:
@@ -127,6 +127,12 @@ class Gateway:
         assert "Unhandled" not in self.log
 
 
+def listening(log: str) -> int:
+    """The port that a gateway's log tells of, or 0."""
+    found = _LISTENER.search(log)
+    return int(found[1]) if found else 0
+
+
 def records(path: Path) -> list[dict[str, Any]]:
     """The whole lines of an access log."""
     if not path.exists():
@@ -148,7 +154,7 @@ def start(neighbours: Neighbours, settings: Mapping[str, Any], how: Start = "pro
     home.mkdir()
     file = home / "gateway.yaml"  # JSON is YAML
     replace(file, settings)
-    running = neighbours.start(command(how, file), ready=lambda output: _LISTENER.search(output) is not None, cwd=home)
+    running = neighbours.start(command(how, file), ready=lambda output: listening(output) > 0, cwd=home)
     return Gateway(running, file)
 
 

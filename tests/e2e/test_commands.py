@@ -83,13 +83,11 @@ def test_a_configuration_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_every_fault_is_told_before_anything_starts(how: str, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "gateway.yaml").write_text(FAULTS % port)
-    daemon = ["--pidfile=gateway.pid", "--logfile=gateway.log"]
     argv = {
         "check": [program("protogate"), "check", "-c", "gateway.yaml"],
         "run": command("protogate", "gateway.yaml"),
         "twistd": command("twistd", "gateway.yaml"),
-        # Without -n it would go to the background: faults must come before, where somebody sees them.
-        "daemon": [program("twistd"), *daemon, *command("twistd", "gateway.yaml")[3:]],
+        "daemon": command("daemon", "gateway.yaml"),  # before it goes to the background, where somebody sees them
     }[how]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN * 2, check=False, cwd=tmp_path)
     told = done.stdout + done.stderr
@@ -100,7 +98,7 @@ def test_every_fault_is_told_before_anything_starts(how: str, tmp_path: Path) ->
     assert "zome" in told
     assert "zone" in told  # what was meant
     assert not listens(port)
-    assert not (tmp_path / "gateway.pid").exists()
+    assert not (tmp_path / "daemon.pid").exists()
 
 
 @pytest.mark.parametrize("how", BOTH)
@@ -117,6 +115,20 @@ def test_a_port_in_use_is_said_in_one_line(how: Start, tmp_path: Path) -> None:
     assert "Traceback" not in told
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in told
     assert "listeners[0].address" in told
+
+
+def test_a_daemon_with_a_port_in_use_does_not_come_up_and_logs_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        replace(tmp_path / "gateway.yaml", config(free_port(), listen=port))
+        done = subprocess.run(
+            command("daemon", "gateway.yaml"), cwd=tmp_path, capture_output=True, timeout=WITHIN * 2, check=False
+        )
+    assert done.returncode == 1
+    assert b"gateway.yaml:" in done.stderr + done.stdout  # twistd passes on the first 100 bytes of a reason
+    reason = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    eventually(lambda: reason in (tmp_path / "daemon.log").read_text(), "the log has all of it")
+    eventually(lambda: not (tmp_path / "daemon.pid").exists(), "it has ended")
 
 
 def test_twistd_knows_the_command_from_anywhere() -> None:

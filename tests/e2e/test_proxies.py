@@ -173,7 +173,7 @@ def behind(company: Neighbours, node: int) -> Iterator[Gateway]:
         f"frontend web\n  bind 127.0.0.1:{port}\n  monitor-uri /haproxy-health\n  default_backend node\n"
         f"backend node\n  option http-keep-alive\n  server node 127.0.0.1:{node}\n"
         f"frontend down\n  bind 127.0.0.1:{(down := free_port())}\n  default_backend nobody\n"
-        f"backend nobody\n  server nobody 127.0.0.1:{free_port()}\n",
+        f"backend nobody\n  retries 0\n  server nobody 127.0.0.1:{free_port()}\n",
         port,
     )
     rules = [

@@ -55,6 +55,14 @@ def test_fragments_make_one_message(gateway: Gateway) -> None:
         assert connection.recv(WITHIN) == "one two three"
 
 
+def test_a_message_in_fragments_comes_as_it_was_sent(gateway: Gateway) -> None:
+    with client(gateway, "/pieces") as connection:
+        connection.send("abc")
+        assert list(connection.recv_streaming()) == ["a", "b", "c", ""]
+        connection.send("d")
+        assert connection.recv(WITHIN) == "d"
+
+
 def test_pings_are_answered_by_the_other_end(gateway: Gateway) -> None:
     with client(gateway, "/echo") as connection:
         assert connection.ping(b"mine").wait(WITHIN)

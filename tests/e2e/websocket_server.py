@@ -1,10 +1,12 @@
 """
 An upstream that speaks WebSocket, by the C{websockets} library.  Prints C{listening PORT}.
 
-    /echo   every message back, in the fragments that it came in
-    /first  greets before the client has said anything, then echoes
-    /leave  closes with 4001 "enough" after the first message
-    /told   waits for the client to close and prints C{closed CODE REASON}
+    /first   greets before the client has said anything, then echoes
+    /pieces  every text back, a character a fragment
+    /leave   closes with 4001 "enough" after the first message
+    other    every message back
+
+When a connection is over it prints C{closed PATH CODE REASON}.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ async def talk(connection: ServerConnection) -> None:
             if path == "/leave":
                 await connection.close(4001, "enough")
                 return
-            await connection.send(message)
+            await connection.send(iter(str(message)) if path == "/pieces" else message)
     except ConnectionClosed:
         pass
     print("closed", path, connection.close_code, connection.close_reason, flush=True)
