@@ -154,6 +154,7 @@ def bodyless(method: bytes, status: int) -> bool:
 
 
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?").fullmatch
+_CONNECT: Final = re.compile(rb"(?:[^/?#@*:\[\]]++|\[[0-9A-Fa-f:.]++\]):[0-9]{1,5}").fullmatch
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)(.*+)").fullmatch
 
 
@@ -167,7 +168,7 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
     if host is not None and target[:1] != b"/" and target != b"*" and not _HOST(host):
         raise Bad("bad Host", 400, "bad_host")
     if method == b"CONNECT":
-        if not target or target[:1] in b"/*" or b"/" in target:
+        if not _CONNECT(target):
             raise Bad("CONNECT wants host:port", 400, "bad_target")
         return b"", target
     if target[:1] == b"/":

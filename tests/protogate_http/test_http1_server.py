@@ -92,6 +92,8 @@ REFUSED = {
     "* with GET": (b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target"),
     "CONNECT to a path": (b"CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target"),
     "CONNECT to a URL": (b"CONNECT http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target"),
+    "CONNECT without a port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target"),
+    "CONNECT without a host": (b"CONNECT :443 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target"),
     "CONNECT with content": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 400, "bad_framing"),
     "version": (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, "http_version_not_supported"),
     "preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version_not_supported"),
@@ -259,6 +261,7 @@ def test_trailers_are_kept_apart_and_forbidden_ones_dropped():
         (b"OPTIONS http://b.test HTTP/1.1", b"*", b"b.test"),
         (b"GET // HTTP/1.1", b"//", b"a.test"),
         (b"CONNECT b.test:443 HTTP/1.1", b"", b"b.test:443"),
+        (b"CONNECT [::1]:443 HTTP/1.1", b"", b"[::1]:443"),
     ],
 )
 def test_the_authority_of_the_target_wins_over_host(line, target, authority):
