@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Any
 
 from protogate.config.faults import ConfigFaults
@@ -65,6 +66,7 @@ def build(path: str) -> Build:
             return function(*args)
         except ConfigFaults as error:
             faults.extend(error.faults)
+            clear_frames(error.__traceback__)  # of what was half made
         except ConfigError as error:
             faults.append(error)
         return None

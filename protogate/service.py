@@ -16,9 +16,11 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from traceback import clear_frames
 from types import FrameType
 from typing import Any, Final
 
@@ -119,6 +121,7 @@ class GatewayService(Service):
         self._retired: set[Deferred[Any]] = set()
         self._leaving: set[Cluster] = set()
         self._loading: Deferred[bool] | None = None
+        self._old: dict[weakref.ref[Plan], list[Any]] = {}
         self._again = False
         self._watch: FileWatch | None = None
         self._hangup: Any = None
@@ -273,6 +276,7 @@ class GatewayService(Service):
                 log.close()
             raise
         # From here on nothing fails.
+        self._outlive()
         gateway = config.gateway
         limits, timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
         clusters = self._take_clusters(built)
@@ -311,6 +315,16 @@ class GatewayService(Service):
         self.counters.keep("listener", [entry.name for entry in config.listeners])
         self.counters.keep("upstream", list(clusters))
         self._set_log(log, built)
+
+    def _outlive(self) -> None:
+        """What is about to be replaced goes piece by piece, when the last exchange that follows it is over."""
+        if self.plan is not None:
+            self._old[weakref.ref(self.plan, self._over)] = list(self.built.router.rules)
+
+    def _over(self, plan: weakref.ref[Plan]) -> None:
+        remains = self._old.pop(plan)
+        if self.running:
+            self._reactor.callInThread(_bury, remains)
 
     def _take_clusters(self, built: Build) -> dict[str, Cluster]:
         """The upstreams of a configuration: those that are there already, changed where they must be, and new ones."""
@@ -441,15 +455,31 @@ class Open:
 
 def _quietly(function: Callable[[str], Build], path: str) -> Build:
     """
-    Build in this thread, and hand the interpreter back to the event loop often.  No garbage is collected meanwhile: a
-    full collection holds the interpreter for longer than the event loop may wait.
+    Build in this thread, and hand the interpreter back to the event loop often.
+
+    No garbage is collected meanwhile, and none is looked for in what was built: either holds the interpreter for longer
+    than the event loop may wait.  A configuration refers to itself nowhere, so counting references is enough.
     """
     before, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(SWITCH)
     gc.disable()
     try:
-        return function(path)
+        built = function(path)
+        if collects:
+            gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
+        return built
+    except ConfigFaults as error:
+        clear_frames(error.__traceback__)
+        for fault in error.faults:  # each would keep alive all that was at hand where it was found
+            fault.__traceback__ = fault.__context__ = fault.__cause__ = None
+        raise
     finally:
         sys.setswitchinterval(before)
         if collects:
             gc.enable()
+
+
+def _bury(remains: list[Any]) -> None:
+    """Let go of the parts of a large thing one by one, in a thread: all at once would hold the event loop up."""
+    while remains:
+        remains.pop()

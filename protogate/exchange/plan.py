@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from protogate.routing.rules import Route, Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Plan:
     """
     Frozen: a reload makes another one, and exchanges under way keep the one they began with.

@@ -253,24 +253,24 @@ class _Entry:
     def _params(self, see: bool) -> tuple[dict[str, Any], list[Path]]:
         """The parameters with their templates compiled, and the paths of those that cannot be."""
         broken: list[Path] = []
+        return self._param(self._entry.action_param, (), see, broken), broken
 
-        def compiled(value: Any, path: Path) -> Any:
-            if isinstance(value, str):
-                if "${" not in value:
-                    return value
-                try:
-                    return template.compile(value, response=see)
-                except ConfigError as error:
-                    self._faults.append(under(error, *self._path, "actionParam", *path))
-                    broken.append(path)
-                    return value
-            if isinstance(value, Mapping):
-                return {name: compiled(inner, (*path, name)) for name, inner in value.items()}
-            if isinstance(value, (list, tuple)):
-                return [compiled(inner, (*path, index)) for index, inner in enumerate(value)]
-            return value
-
-        return compiled(self._entry.action_param, ()), broken
+    def _param(self, value: Any, path: Path, see: bool, broken: list[Path]) -> Any:
+        """One of them; not a closure, which would be garbage that refers to itself."""
+        if isinstance(value, str):
+            if "${" not in value:
+                return value
+            try:
+                return template.compile(value, response=see)
+            except ConfigError as error:
+                self._faults.append(under(error, *self._path, "actionParam", *path))
+                broken.append(path)
+                return value
+        if isinstance(value, Mapping):
+            return {name: self._param(inner, (*path, name), see, broken) for name, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._param(inner, (*path, index), see, broken) for index, inner in enumerate(value)]
+        return value
 
     def _module(self, factory: Any, params: dict[str, Any], broken: list[Path]) -> Any:
         try:

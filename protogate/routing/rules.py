@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -83,6 +83,9 @@ class Route:
     """One entry of a rule."""
 
     rule: Rule
+    """
+    What it is an entry of, without its entries: no cycle keeps a configuration alive that nobody follows any more.
+    """
     index: int
     """Place in the rule, from 0."""
     zone: str
@@ -181,9 +184,8 @@ def build(
         route = _route(made, place, entry, mine, random)
         if entry.zone in ("", gateway.zone):
             routes.append(route)
-    object.__setattr__(made, "routes", tuple(routes))
     faults.extend(under(fault, "routes", index) for fault in mine)
-    return None if mine else made
+    return None if mine else replace(made, routes=tuple(routes))
 
 
 _NEVER: Final = Matcher(Kind.EXACT, "", lambda _: False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from zope.interface import implementer
@@ -159,7 +159,9 @@ class Router:
         @param random: decides where the sequences of weights start.
         @raise ConfigFaults: with every fault of every rule.
         """
-        random = random or SystemRandom()
+        # Seeded once: asking the system each time gives the interpreter up and takes it back so often that an event loop
+        # that waits for it, while a configuration is loaded anew, never gets it.
+        random = random or Random()
         faults: list[ConfigError] = []
         built = [_rules.build(index, rule, gateway, faults, random) for index, rule in enumerate(rules)]
         if faults:
