@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TextIO
+from typing import Any, TextIO
+
+from twisted.application.reactors import NoSuchReactor, getReactorTypes, installReactor
+from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
+from protogate.tap import Options, makeService
+
+_log = Logger()
 
 EPILOG = "exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood"
 
@@ -99,21 +104,30 @@ def check(built: Build, path: str, out: TextIO) -> int:
     return 0
 
 
-def run(path: str, reactor: str | None) -> int:
+def run(path: str, name: str | None) -> int:
     """
-    C{protogate run}: C{twistd -n protogate -c FILE}, logging to standard output, without a pid file.
+    C{protogate run}: what C{twistd -n protogate} does, logging to standard output.
 
-    twistd ends by the signal that ended it.  Who asked with SIGTERM and got all that he asked for should not read of a
-    failure (143 in a container): that is exit status 0 here.
+    It ends with status 0 when a signal ended it: who asked with SIGTERM and got all that was asked for should not read
+    of a failure, as twistd's 143 does in a container.
     """
-    from twisted.application.app import _exitWithSignal  # noqa: PLC0415
-    from twisted.scripts.twistd import ServerOptions, _SomeApplicationRunner  # type: ignore[attr-defined]  # noqa: PLC0415
+    if name is not None:
+        try:
+            installReactor(name)
+        except NoSuchReactor:
+            known = ", ".join(sorted(reactor.shortName for reactor in getReactorTypes()))
+            print(f"protogate run: no reactor named {name!r}; installed: {known}", file=sys.stderr)
+            return 2
+    from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
 
-    options = ServerOptions()
-    chosen = [f"--reactor={reactor}"] if reactor else []
-    options.parseOptions([*chosen, "--nodaemon", "--pidfile=", "protogate", "-c", path])
-    runner = _SomeApplicationRunner(options)
-    runner.run()
-    if runner._exitSignal not in {None, signal.SIGTERM}:
-        _exitWithSignal(runner._exitSignal)
+    reactor: Any = installed
+    options = Options()  # type: ignore[no-untyped-call]
+    options["config"] = path
+    service = makeService(options)
+    globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stdout)])
+    _log.info("protogate {version} on {reactor}", version=version("protogate"), reactor=type(reactor).__name__)
+    service.privilegedStartService()
+    service.startService()
+    reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
+    reactor.run()
     return 0
