@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionDone
@@ -21,7 +21,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Body
-from protogate.context import Context
 from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IClientConnection
@@ -29,6 +28,9 @@ from protogate.message import Field, Headers, Request, Response
 from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, split
 from protogate_http.stream1 import Stream
 from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, T, emit
+
+if TYPE_CHECKING:
+    from protogate.context import Context
 
 CONTINUE: Final = 1.0
 """Seconds to wait for 100 Continue before the body is sent anyway (RFC 9110, 10.1.1)."""

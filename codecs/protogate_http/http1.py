@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zope.interface import implementer
 
-from protogate.context import Context
 from protogate.interfaces import IClientConnection, IService, IStreamCodec
 from protogate_http.client1 import Client
 from protogate_http.server1 import Server
+
+if TYPE_CHECKING:
+    from protogate.context import Context
 
 _BEGINS: Final = re.compile(rb"(?:\r\n)?[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} [\x21-\x7e]").match
 _MIGHT: Final = re.compile(rb"\r?|(?:\r\n)?[!#$%&'*+\-.^_`|~0-9A-Za-z]{0,32} ?").fullmatch

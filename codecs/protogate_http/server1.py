@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.interfaces import ISSLTransport
 
 from protogate.body import Body
 from protogate.connection import LINGER_BYTES, PATIENCE
-from protogate.context import Context
 from protogate.errors import CLIENT, CLIENT_GONE, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IService
@@ -34,6 +33,9 @@ from protogate_http.semantics import (
 )
 from protogate_http.stream1 import Stream
 from protogate_http.wire1 import CHUNKED, NONE, Bad, Head, Requests
+
+if TYPE_CHECKING:
+    from protogate.context import Context
 
 DRAIN: Final = 65536
 """Unread request bytes that are read and thrown away to keep a connection."""
@@ -75,6 +77,8 @@ class Server(Stream):
         """The next request waits for the answer to this one; a tunnel waits for its 101."""
         half = self.half
         if half is None:
+            if not self._begun:
+                self.wire.limits = self.context.limits  # those of a reload hold from the next head on
             return not self.full
         if self._ended or self._held or self._drained > DRAIN:
             return False
@@ -165,9 +169,9 @@ class Server(Stream):
     def got(self, data: bytes) -> None:
         half, most = self.half, self.context.limits.body
         if half.reading == OPEN:
-            half.received(data)
-            if most and half.ledger.received > most and not half.tunnel:
+            if most and half.ledger.received + len(data) > most and not half.tunnel:
                 raise Bad("content too large", 413, "body_too_large")
+            half.received(data)
         elif not half.tunnel:
             self._drained += len(data)
             if self._drained > DRAIN and half.writing != OPEN:
@@ -225,7 +229,6 @@ class Server(Stream):
                 self.hold(False)
             return
         self.half, self._held, self._drained = None, False, 0
-        self.wire.limits = self.context.limits
         self.watch(self.context.timeouts.client_idle or inf)
         if not self._looping and (self.wire.pending() or self._stalled):
             self.loop()

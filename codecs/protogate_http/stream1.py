@@ -11,19 +11,21 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from zope.interface import implementer
 
 from protogate.connection import Connection
-from protogate.context import Context
 from protogate.errors import GATEWAY, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
 from protogate.message import Field
 from protogate_http.semantics import trailing
 from protogate_http.wire1 import Bad, Head, Reader, emit
+
+if TYPE_CHECKING:
+    from protogate.context import Context
 
 AHEAD: Final = 65536
 """Bytes that are read ahead of what may be passed on."""

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from protogate.context import Limits
 from protogate.message import Field
+
+if TYPE_CHECKING:
+    from protogate.context import Limits
 
 T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"

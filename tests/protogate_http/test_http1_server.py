@@ -1356,3 +1356,10 @@ def test_tls_shows_in_peer_and_scheme():
 )
 def test_sniffing(prefix, says):
     assert Http1().sniff(prefix) is says
+
+
+def test_limits_of_a_reload_hold_from_the_next_head_on():
+    app = App().feed(GET)
+    app.context.limits = Limits(header_count=1)
+    app.feed(b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n")
+    assert app.requests[1].malformed.status == 431
