@@ -123,8 +123,9 @@ class Gateway:
 
     def healthy(self) -> None:
         """Nothing went wrong inside."""
-        assert "Traceback" not in self.log
-        assert "Unhandled" not in self.log
+        log = self.log
+        assert "Traceback" not in log, log
+        assert "Unhandled" not in log, log
 
 
 def listening(log: str) -> int:

@@ -86,8 +86,8 @@ def test_a_second_gateway_can_take_the_port_at_once(neighbours: Neighbours, node
         assert client.answer()[1] == b"hello\n"
 
 
-def test_an_interrupt_ends_it_as_it_ends_other_programs(neighbours: Neighbours, node: int) -> None:
+def test_an_interrupt_at_a_terminal_ends_it_as_well(neighbours: Neighbours, node: int) -> None:
     gateway = start(neighbours, config(node))
     gateway.running.signal(signal.SIGINT)
-    assert gateway.running.wait() == -signal.SIGINT
+    assert gateway.running.wait() == CODE["protogate"]
     gateway.healthy()
