@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +43,10 @@ LOOKS: Final = 8
 """How often within a stall time somebody looks whether bytes moved."""
 
 
+def _nowhere(data: bytes) -> None:
+    """Where a connection that is lost writes to."""
+
+
 @implementer(IPushProducer)
 class Connection(Protocol):
     """
@@ -55,6 +59,7 @@ class Connection(Protocol):
     """
 
     transport: Any
+    _write: Callable[[bytes], None] = staticmethod(_nowhere)
     full = False
     draining = False
     dead = False
@@ -288,7 +293,8 @@ class Connection(Protocol):
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         self.dead, self.lingering = True, False
         self._out = []
-        self.timer.close()
+        self._write = _nowhere
+        self.timer.end()  # with these two nothing of it refers to itself
         self.end()
         closed, self.closed = self.closed, self.closed
         if not closed.called:

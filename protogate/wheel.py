@@ -6,7 +6,7 @@ Rules
   is on the wheel and is put forward only when its old place comes up.
 - A timer fires at its deadline or up to one C{resolution} later, never before.
 - The wheel keeps no reactor timer while nothing is armed.
-- Whoever makes a Timer clears it when its work is over; a function that raises is logged and harms no other.
+- Whoever makes a Timer ends it when its work is over; a function that raises is logged and harms no other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from twisted.logger import Logger
 RESOLUTION: Final = 0.05
 
 _log = Logger()
+
+
+def _nothing() -> None:
+    """What a timer that has ended calls."""
 
 
 class Timer:
@@ -53,6 +57,14 @@ class Timer:
         self._at = 0.0
         if self._queued:
             self._wheel._drop(self)
+
+    def end(self) -> None:
+        """
+        As L{close}, and for good: forget what was to be called.  That is mostly a method of the very object which has
+        this timer, and the two would wait for the garbage collector.
+        """
+        self.close()
+        self._function = _nothing
 
 
 class Wheel:

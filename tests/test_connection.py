@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from math import inf
 
 import pytest
@@ -323,6 +325,25 @@ def test_closed_fires_once_and_the_timer_is_gone(line):
     assert line.dead
     advance(line, 10)
     assert line.asked == []
+
+
+def test_a_lost_connection_does_not_wait_for_the_garbage_collector():
+    transport, line = Descriptor(), Line()
+    line.makeConnection(transport)
+    line.watch(5)
+    line.put(b"a")
+    line.connectionLost(Failure(ConnectionDone()))
+    line.put(b"b")
+    seen = weakref.ref(line)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        transport.producer = None
+        del line
+        assert seen() is None
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def test_a_clock_that_ends_the_connection(line, transport):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +85,35 @@ def test_clear_and_close():
     other.set(1)
     bench.advance(2)
     assert len(bench.fired) == 2
+
+
+def test_a_timer_that_has_ended_refers_to_nobody():
+    bench = Bench()
+
+    class Owner:
+        def __init__(self):
+            self.timer = bench.wheel.timer(self.late)
+
+        def late(self):
+            bench.fired.append(self)
+
+    owner = Owner()
+    owner.timer.set(1)
+    owner.timer.end()
+    owner.timer.end()
+    bench.advance(2)
+    owner.timer.set(1)
+    bench.advance(2)
+    assert bench.fired == []
+    seen = weakref.ref(owner)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        del owner
+        assert seen() is None
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def test_no_reactor_timer_while_nothing_is_armed():

@@ -52,7 +52,7 @@ class FileWatch:
 
     def stop(self) -> None:
         """Look no more."""
-        self._timer.close()
+        self._timer.end()
 
     def known(self, known: Stamp | None) -> None:
         """This state was loaded in the meantime, for another reason: it is no news."""

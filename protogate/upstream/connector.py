@@ -181,7 +181,7 @@ class Attempt:
     def _arrived(self, connection: IClientConnection) -> None:
         self._state = State.READY
         self._connection = self._dial = None
-        self._clock.close()
+        self._clock.end()
         self.times.connect = self._lap()
         transport = getattr(connection, "transport", None)
         if ITCPTransport.providedBy(transport):
@@ -256,7 +256,7 @@ class Attempt:
     def _release(self) -> None:
         """Let go of whatever is under way; nothing that still comes is listened to."""
         self._state = State.OVER
-        self._clock.close()
+        self._clock.end()
         query, self._query = self._query, None
         dial, self._dial = self._dial, None
         connection, self._connection = self._connection, None
@@ -284,8 +284,13 @@ class Dial(ClientFactory):
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
         """Called by the reactor: not connected."""
         self.attempt.refused(self, reason.value)
+        self.handle = None
 
     def give_up(self) -> None:
+    def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
+        """Called by the reactor: it was connected.  Twisted's connector and its transport refer to each other."""
+        self.handle = connector.transport = None
+
         """Stop dialing.  The reactor reports it as a failure, to which nobody listens any more."""
         if self.handle is not None:
             self.handle.disconnect()

@@ -410,8 +410,8 @@ class Pool:
             if link.connection is not None:
                 link.connection.drain()
         if not self._links:
-            self._clock.close()
-            self._reaper.close()
+            self._clock.end()
+            self._reaper.end()
             drained, self._drained = self._drained, []
             for each in drained:
                 if not each.called:

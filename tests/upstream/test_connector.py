@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -410,3 +412,26 @@ async def test_giving_up_on_a_real_reactor_leaves_nothing_behind() -> None:
         await attempt
     assert not codec.made
     await port.stopListening()
+
+
+def test_an_attempt_does_not_wait_for_the_garbage_collector() -> None:
+    bench = Bench()
+    bench.connect()
+    connection = bench.accept()
+    assert connection is not None
+    dial, handle = bench.reactor.tcpClients.pop()[2], bench.reactor.connectors.pop()
+    handle.transport = connection.transport  # as Twisted's connectors have one, which refers to them
+    connection.lose()
+    dial.clientConnectionLost(handle, Failure(error.ConnectionDone()))
+    assert handle.transport is None
+    seen = weakref.ref(dial.attempt)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        bench.ready.clear()
+        bench.codec.made.clear()
+        del dial, connection, bench.deferred
+        assert seen() is None
+    finally:
+        if enabled:
+            gc.enable()
