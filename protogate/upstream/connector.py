@@ -283,14 +283,14 @@ class Dial(ClientFactory):
 
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
         """Called by the reactor: not connected."""
-        self.attempt.refused(self, reason.value)
         self.handle = None
+        self.attempt.refused(self, reason.value)
 
-    def give_up(self) -> None:
     def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
         """Called by the reactor: it was connected.  Twisted's connector and its transport refer to each other."""
         self.handle = connector.transport = None
 
+    def give_up(self) -> None:
         """Stop dialing.  The reactor reports it as a failure, to which nobody listens any more."""
         if self.handle is not None:
             self.handle.disconnect()
