@@ -145,6 +145,7 @@ class Client(Stream):
 
     def __init__(self, ready: Callable[[Client], None], context: Context) -> None:
         super().__init__(context, Responses(context.limits))
+        self.times = context.timeouts  # of the request under way
         self.ready = ready
 
     def connectionMade(self) -> None:
@@ -163,7 +164,7 @@ class Client(Stream):
         half = self.half = Ask(self, request, start)
         self.capacity = 0
         self._keep, self._heard = True, False
-        self.wire.limits = self.context.limits
+        self.wire.limits, self.times = self.context.limits, self.context.timeouts
         answer = half.begin(request)
         if half is self.half and not self.dead:
             if half.writing == ENDED:
@@ -210,7 +211,7 @@ class Client(Stream):
         self.wire.body(length)
         self.fresh = True
         if body is not None and request is not None:
-            self.watch(self.context.timeouts.response_stall or inf)
+            self.watch(self.times.response_stall or inf)
 
     def _length(self, half: Ask, status: int, special: Special, fields: Headers) -> int:
         """How the body of a final response is delimited (RFC 9112, 6.3)."""
@@ -338,7 +339,7 @@ class Client(Stream):
     # -- clocks
 
     def patience(self) -> float:
-        return self.context.timeouts.upstream_stall
+        return self.times.upstream_stall
 
     def written(self, half: Ask) -> None:
         """The last byte of the request was written: when is it flushed?"""
@@ -354,13 +355,13 @@ class Client(Stream):
         half.sent = when
         if half.ledger is not None:
             half.ledger.sent = when
-        self.watch(self.context.timeouts.response_head or inf)
+        self.watch(self.times.response_head or inf)
 
     def late(self, now: float) -> float:
         half: Ask | None = self.half
         if half is None:
             return inf
-        stall = self.context.timeouts.upstream_stall
+        stall = self.times.upstream_stall
         if stall and self.stalled(now) >= stall:
             return self._late(Phase.UPSTREAM_STALL, stall)
         if half.response is not None:
@@ -376,12 +377,12 @@ class Client(Stream):
         return self._late_head(now, half)
 
     def _late_head(self, now: float, half: Ask) -> float:
-        seconds = self.context.timeouts.response_head
+        seconds = self.times.response_head
         left = half.sent + seconds - now if seconds else inf
         return self._late(Phase.RESPONSE_HEAD, seconds) if left <= 0 else left
 
     def _late_body(self, now: float, half: Ask) -> float:
-        seconds = self.context.timeouts.response_stall
+        seconds = self.times.response_stall
         if not seconds or half.reading != OPEN or half.tunnel:
             return inf
         if self._held or half.writing == OPEN:

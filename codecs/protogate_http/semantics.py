@@ -235,8 +235,15 @@ def described(headers: Headers) -> bytes | None:
     return value if value is not None and NUMBER(value) else None
 
 
+def admitted(trailers: list[Field] | None) -> list[Field] | None:
+    """Of trailers that were read, those that may be trailers; None when nothing is left."""
+    if trailers is None:
+        return None
+    return [field for field in trailers if field[0] not in FORBIDDEN_TRAILERS] or None
+
+
 def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Field]:
-    """Of trailers, those that may be trailers."""
+    """Of trailers to be sent, those that may be trailers."""
     if not trailers:
         return []
     return [field for field in sendable(trailers, count)[0] if field[0] not in FORBIDDEN_TRAILERS]

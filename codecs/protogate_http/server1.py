@@ -58,6 +58,7 @@ class Server(Stream):
 
     def __init__(self, service: IService, context: Context) -> None:
         super().__init__(context, Requests(context.limits))
+        self.times = context.timeouts
         self.service = service
         self.peer = Peer()
         self.scheme = b"http"
@@ -78,7 +79,8 @@ class Server(Stream):
         half = self.half
         if half is None:
             if not self._begun:
-                self.wire.limits = self.context.limits  # those of a reload hold from the next head on
+                # Those of a reload hold from the next head on: a request ends by those it began with.
+                self.wire.limits, self.times = self.context.limits, self.context.timeouts
             return not self.full
         if self._ended or self._held or self._drained > DRAIN:
             return False
@@ -87,7 +89,7 @@ class Server(Stream):
     def rest(self) -> None:
         if self.half is None and not self._begun and self.wire.pending():
             self._begun, self._first = True, self._read
-            self.watch(self.context.timeouts.client_header or inf)
+            self.watch(self.times.client_header or inf)
 
     def headed(self, head: Head) -> None:
         method, target, minor = head.start
@@ -142,7 +144,7 @@ class Server(Stream):
 
     def _length(self, method: bytes, http10: bool, special: Special) -> int:
         """How the content of a request is delimited, if it may be at all."""
-        length, most = special.length or NONE, self.context.limits.body
+        length, most = special.length or NONE, self.wire.limits.body
         if http10:
             if length == CHUNKED:
                 raise Bad("Transfer-Encoding in HTTP/1.0", 400, "bad_framing")
@@ -158,7 +160,7 @@ class Server(Stream):
         """The clocks of an upload start, or start again."""
         self._window = self._read = self.now()
         self._got = 0 if self.half is None or self.half.ledger is None else self.half.ledger.received
-        self.watch(min(self.look(), WINDOW if self.context.timeouts.client_min_rate else inf))
+        self.watch(min(self.look(), WINDOW if self.times.client_min_rate else inf))
 
     def hold(self, on: bool) -> None:
         if not on and self._held and self.half is not None:
@@ -167,7 +169,7 @@ class Server(Stream):
         super().hold(on)
 
     def got(self, data: bytes) -> None:
-        half, most = self.half, self.context.limits.body
+        half, most = self.half, self.wire.limits.body
         if half.reading == OPEN:
             if most and half.ledger.received + len(data) > most and not half.tunnel:
                 raise Bad("content too large", 413, "body_too_large")
@@ -225,7 +227,7 @@ class Server(Stream):
             if self._drained > DRAIN:
                 self.finish()
             else:
-                self.watch(self.context.timeouts.client_stall or PATIENCE)
+                self.watch(self.times.client_stall or PATIENCE)
                 self.hold(False)
             return
         self.half, self._held, self._drained = None, False, 0
@@ -294,10 +296,10 @@ class Server(Stream):
     # -- clocks
 
     def patience(self) -> float:
-        return self.context.timeouts.client_stall
+        return self.times.client_stall
 
     def late(self, now: float) -> float:
-        times, half = self.context.timeouts, self.half
+        times, half = self.times, self.half
         stall = times.client_stall
         if stall and self.stalled(now) >= stall:
             self._give_up(Phase.CLIENT_STALL, stall)
@@ -315,7 +317,7 @@ class Server(Stream):
         return delay
 
     def _late_head(self, now: float) -> float:
-        seconds = self.context.timeouts.client_header
+        seconds = self.times.client_header
         left = self._first + seconds - now if seconds else inf
         if left <= 0:
             self.context.count("client_header_timeout")
@@ -335,7 +337,7 @@ class Server(Stream):
         return left
 
     def _late_body(self, now: float, half: Answer) -> float:
-        times, delay = self.context.timeouts, inf
+        times, delay = self.times, inf
         if times.client_stall:
             delay = self._read + times.client_stall - now
             if delay <= 0:

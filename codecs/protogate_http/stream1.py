@@ -21,7 +21,7 @@ from protogate.errors import GATEWAY, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
 from protogate.message import Field
-from protogate_http.semantics import trailing
+from protogate_http.semantics import admitted, trailing
 from protogate_http.wire1 import Bad, Head, Reader, emit
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Stream(Connection):
                         elif kind is Head:
                             self.headed(event)  # type: ignore[arg-type]
                         else:
-                            self.tail(event.trailers)  # type: ignore[union-attr]
+                            self.tail(admitted(event.trailers))  # type: ignore[union-attr]
                         if wire.whole:
                             wire.whole = False
                             self.tail(None)

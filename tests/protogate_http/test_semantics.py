@@ -11,6 +11,7 @@ from protogate_http import semantics
 from protogate_http.semantics import (
     FORBIDDEN_TRAILERS,
     accept,
+    admitted,
     aim,
     bodyless,
     described,
@@ -240,6 +241,12 @@ def test_trailers():
         b"te",
     ):
         assert name in FORBIDDEN_TRAILERS
+
+
+def test_trailers_that_were_read():
+    assert admitted(None) is None
+    assert admitted([(b"content-length", b"1")]) is None
+    assert admitted([(b"host", b"x"), (b"x-sum", b"7")]) == [(b"x-sum", b"7")]
 
 
 def test_websocket_handshake():
