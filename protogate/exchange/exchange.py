@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 
 from protogate.body import Limit, Valve
 from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort, Phase
-from protogate.exchange import problem
+from protogate.exchange import date, problem
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
 from protogate.message import Peer, Request, Response, tunnels
@@ -43,9 +43,13 @@ Answer = Response | Deferred[Response]
 _log = Logger()
 _PROCESS: Final = os.urandom(8).hex()
 _number = count(int.from_bytes(os.urandom(4), "big"))
+_NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
 
 NO_ROUTE: Final = Abort("no rule matches", CLIENT, 404, error="destination_not_found", phase=Phase.ROUTING)
+LIMITED: Final = frozenset((b"OPTIONS", b"TRACE"))
+"""Methods whose way may be limited by Max-Forwards (RFC 9110, 7.6.2)."""
+NO_TRACE: Final = Abort("TRACE ends here", CLIENT, 405, error="http_request_denied")
 
 
 class Exchange:
@@ -224,6 +228,8 @@ class Exchange:
         request, plan, route = self.request, self.plan, self.route
         assert route is not None
         try:
+            if request.method in LIMITED and not _onward(request):
+                return self._outbound(Response(204) if request.method == b"OPTIONS" else self._problem(NO_TRACE))
             target = self.target = route.pick(self)
             request.target = plan.rewrite(request, route, target)
             plan.forwarding.write(request, self.source)
@@ -248,6 +254,8 @@ class Exchange:
     def _outbound(self, response: Response) -> Answer:
         """PRE_RESPONSE, on whatever is to be answered."""
         self.response = response
+        if response.status >= 200 and response.headers.get(b"date") is None:
+            response.headers.append((b"date", date.now()))  # RFC 9110, 6.6.1
         bound = self.plan.pre_response
         if not bound:
             return self._answered(None)
@@ -399,6 +407,17 @@ class Exchange:
         if answer is not None:
             _stop(answer)
         self.plan.record(self)
+
+
+def _onward(request: Request) -> bool:
+    """Whether a request may be sent on; counts this gateway in Max-Forwards."""
+    left = request.headers.get(b"max-forwards")
+    if left is None or not _NUMBER(left):
+        return True
+    if not int(left):
+        return False
+    request.headers.set(b"max-forwards", b"%d" % (int(left) - 1))
+    return True
 
 
 def _bad(text: str) -> Abort:

@@ -5,7 +5,6 @@ C{Proxy-Status} (RFC 9209), which names the phase and the side.
 
 from __future__ import annotations
 
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
@@ -59,7 +58,6 @@ def answer(abort: Abort, name: str, request_id: str) -> Response:
         [
             (b"content-type", b"application/problem+json"),
             (b"cache-control", b"no-store"),
-            (b"date", formatdate(usegmt=True).encode("ascii")),
             (b"proxy-status", f'{identifier}; error={kind(abort)}; details="{side}"'.encode("latin-1")),
             *abort.headers,
         ]

@@ -6,6 +6,7 @@ import gc
 import json
 import weakref
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -170,7 +171,7 @@ def test_all_stages_in_order_without_a_deferred() -> None:
     world = World(**ALL)
     response = world.begin()
     assert response is world.answer
-    assert response.headers == [(b"x-a", b"1"), (b"via", b"1.1 edge")]
+    assert response.headers[:2] == [(b"x-a", b"1"), (b"via", b"1.1 edge")]
     assert world.records == []
     world.exchange.closed(None)
     assert seen(world) == ["pre_request", "pre_upstream", "pre_response", "post_response"]
@@ -556,3 +557,30 @@ def test_reference_counting_frees_an_exchange(wait: bool) -> None:
         assert watch() is None
     finally:
         gc.enable()
+
+
+def test_every_final_response_has_a_date() -> None:
+    world = World()
+    response = world.begin()
+    assert parsedate_to_datetime(response.headers.get(b"date").decode()).tzname() == "UTC"
+    world.answer = Response(200, [(b"date", b"then")])
+    assert world.begin().headers.all(b"date") == [b"then"]
+    world.answer = Response(101, body=Body(Source()))
+    assert world.begin(world.request(upgrade=b"websocket")).headers.get(b"date") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "status", "sent"),
+    [
+        (b"OPTIONS", b"0", 204, None),
+        (b"TRACE", b"0", 405, None),
+        (b"OPTIONS", b"1", 200, b"0"),
+        (b"TRACE", b"010", 200, b"9"),
+        (b"OPTIONS", b"x", 200, b"x"),
+        (b"GET", b"0", 200, b"0"),
+    ],
+)
+def test_max_forwards_is_counted_down(method: bytes, value: bytes, status: int, sent: bytes | None) -> None:
+    world = World()
+    assert world.begin(world.request(method, headers=[(b"max-forwards", value)])).status == status
+    assert [request.headers.get(b"max-forwards") for request in world.asked] == ([] if sent is None else [sent])
