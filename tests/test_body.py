@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zope.interface.verify import verifyObject
 
-from protogate.body import Body, Limit, Replay
+from protogate.body import Body, Limit, Replay, Whole
 from protogate.errors import CLIENT, UPSTREAM, Abort
 from protogate.interfaces import IBody, ISink
 
@@ -440,3 +440,58 @@ def test_a_limit_passes_everything_else_on(body, source):
     limit.finish()
     assert (sink.got, sink.end) == ([], None)
     assert source.log[-1] == "stop"
+
+
+# -- Whole
+
+
+def test_a_body_that_is_there_already():
+    for data in (b"hello", b""):
+        body = Whole(data)
+        assert verifyObject(IBody, body)
+        assert (body.length, body.attached) == (len(data), False)
+        sink = Sink(body)
+        assert (sink.data, sink.end, body.attached) == (data, ("finish", None), True)
+        body.resumeProducing()
+        body.stopProducing()
+        with pytest.raises(RuntimeError):
+            body.attach(Sink())
+
+
+def test_its_end_waits_for_a_pause():
+    body = Whole(b"hello")
+    sink = Sink()
+    sink.body, sink.pauses = body, True
+    body.attach(sink)
+    assert (sink.data, sink.end) == (b"hello", None)
+    body.resumeProducing()
+    assert sink.end == ("finish", None)
+
+
+def test_its_end_is_not_told_inside_write():
+    body = Whole(b"hello")
+
+    class Hasty(Sink):
+        def write(self, data):
+            super().write(data)
+            body.pauseProducing()
+            body.resumeProducing()
+            assert self.end is None
+
+    assert Hasty(body).end == ("finish", None)
+
+
+def test_it_may_be_stopped_before_and_inside_write():
+    body = Whole(b"hello")
+    body.stopProducing()
+    with pytest.raises(RuntimeError):
+        body.attach(Sink())
+    body = Whole(b"hello")
+
+    class Stopper(Sink):
+        def write(self, data):
+            super().write(data)
+            body.stopProducing()
+
+    sink = Stopper(body)
+    assert (sink.data, sink.end) == (b"hello", None)
