@@ -24,6 +24,8 @@ from zope.interface import implementer
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.transport import ALL
 
+READ = 65536
+"""What one read of a socket gives at most: for C{net.most} where bodies are long."""
 HOST, PORT = "192.0.2.7", 80
 CONFIG: Mapping[str, Any] = {
     "gateway": {"name": "edge"},
