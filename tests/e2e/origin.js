@@ -11,6 +11,8 @@
 // /hold/NAME  the head and one chunk now, the rest when /release/NAME is asked for
 // /wait/NAME  nothing until /release/NAME is asked for
 // /waiting    the NAMEs that are held, as JSON
+// /gone       the NAMEs that were held when their client left, as JSON
+// /fickle     a body, and soon after it the connection is closed, as if it had been idle for too long
 // /count      how many connections there were, as JSON
 // Upgrade     101 for WebSocket, but then "welcome ", and every byte back; an end is answered by "bye" and an end
 // CONNECT     a tunnel with the same manners
@@ -21,8 +23,11 @@ const http = require('node:http');
 let connections = 0;
 const held = new Map();
 
-function hold(name, go) {
+const gone = new Set();
+
+function hold(name, response, go) {
   held.set(name, go);
+  response.on('close', () => response.writableFinished || gone.add(name));
 }
 
 function sized(response, body) {
@@ -58,10 +63,10 @@ const routes = {
   },
   hold(request, response, name) {
     response.write('first\n');
-    hold(name, () => response.end('last\n'));
+    hold(name, response, () => response.end('last\n'));
   },
   wait(request, response, name) {
-    hold(name, () => response.end(`released ${name}\n`));
+    hold(name, response, () => response.end(`released ${name}\n`));
   },
   release(request, response, name) {
     const go = held.get(name);
@@ -70,6 +75,11 @@ const routes = {
     response.end(go ? 'yes\n' : 'no\n');
   },
   waiting: (request, response) => response.end(JSON.stringify([...held.keys()])),
+  gone: (request, response) => response.end(JSON.stringify([...gone])),
+  fickle(request, response) {
+    sized(response, Buffer.from('gone\n'));
+    response.on('finish', () => setTimeout(() => request.socket.destroy(), Math.random() * 3));
+  },
   count: (request, response) => response.end(JSON.stringify(connections)),
   echo(request, response) {
     const seen = {method: request.method, target: request.url, fields: request.rawHeaders};

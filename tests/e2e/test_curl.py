@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateways import WITHIN, Gateway, eventually, heads
-from neighbours import need, run
+from gateways import WITHIN, Gateway, config, eventually, heads, start
+from neighbours import Neighbours, need, run
 
 MIB = 1024 * 1024
 
@@ -119,6 +120,38 @@ def test_an_early_refusal_of_a_large_upload_arrives(edge: Gateway, tmp_path: Pat
     answer = curl("-i", "-H", "Expect:", "--data-binary", f"@{upload}", f"{edge.url}/refuse")
     assert heads(answer)[0][0].startswith("HTTP/1.1 413 ")
     assert body(answer) == b"too much\n"
+
+
+@pytest.fixture(scope="module")
+def narrow(company: Neighbours, node: int) -> Iterator[Gateway]:
+    """A gateway that takes a mebibyte and no more."""
+    gateway = start(company, config(node, gateway={"limits": {"body": "1MiB"}}, accessLog={"file": "access.log"}))
+    yield gateway
+    gateway.healthy()
+
+
+@pytest.mark.parametrize("how", ["known", "unknown", "asked"])
+def test_a_body_over_the_limit_is_refused_and_the_answer_arrives(narrow: Gateway, tmp_path: Path, how: str) -> None:
+    upload = tmp_path / "upload"
+    upload.write_bytes(b"r" * 3_000_000)
+    ways = {
+        "known": ["-H", "Expect:", "--data-binary", f"@{upload}"],
+        "unknown": ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "--data-binary", f"@{upload}"],
+        "asked": [
+            "-H",
+            "Expect: 100-continue",
+            "--expect100-timeout",
+            f"{WITHIN * 2:g}",
+            "--data-binary",
+            f"@{upload}",
+        ],
+    }
+    answer = curl("-i", *ways[how], f"{narrow.url}/wait/{how}")
+    assert [first.split()[1] for first, _ in heads(answer)] == ["413"]  # and no 100 before it
+    assert json.loads(body(answer))["status"] == 413
+    (record,) = eventually(lambda: [it for it in narrow.records() if it["target"] == f"/wait/{how}"], "its record")
+    assert (record["status"], record["who"]) == (413, "client")
+    assert curl("--data-binary", "@-", f"{narrow.url}/echo", data=b"f" * MIB) == b"f" * MIB  # exactly the limit
 
 
 def test_early_hints_pass(edge: Gateway) -> None:

@@ -58,15 +58,35 @@ def test_early_hints_are_left_out_for_a_client_of_http_1_0(edge: Gateway) -> Non
     assert answer.endswith(b"\r\n\r\nhinted")
 
 
-def test_a_client_that_leaves_takes_its_request_with_it(edge: Gateway) -> None:
-    with wire(edge.port) as client:
-        client.send(b"GET /wait/left HTTP/1.1\r\nHost: a\r\n\r\n")
-        eventually(lambda: b'"left"' in get(edge, "/waiting")[1], "the request is at the upstream")
-    gone = eventually(
-        lambda: [record for record in edge.records() if record["target"] == "/wait/left"], "the record of the request"
+@pytest.mark.parametrize("phase", ["wait", "hold"])
+def test_a_client_that_leaves_takes_its_request_with_it(edge: Gateway, node: int, phase: str) -> None:
+    name = f"left-{phase}"
+    with wire(edge.port) as client, wire(node) as behind:
+
+        def names(path: str) -> bytes:
+            behind.send(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n".encode())
+            return behind.answer()[1]
+
+        client.send(f"GET /{phase}/{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        if phase == "hold":
+            client.until(b"first\n")
+        eventually(lambda: f'"{name}"'.encode() in names("/waiting"), "the request is at the upstream")
+        assert f'"{name}"'.encode() not in names("/gone")
+        client.socket.close()
+        eventually(lambda: f'"{name}"'.encode() in names("/gone"), "the upstream is told")
+    (record,) = eventually(
+        lambda: [record for record in edge.records() if record["target"] == f"/{phase}/{name}"], "its record"
     )
-    assert [(record["status"], record["who"]) for record in gone] == [(499, "client")]
-    assert get(edge, "/release/left") == (200, b"yes\n")
+    assert (record["status"], record["who"]) == (499 if phase == "wait" else 200, "client")
+    assert record["error"]
+
+
+def test_connections_that_the_upstream_closes_when_idle_cost_nobody_an_answer(edge: Gateway) -> None:
+    with wire(edge.port) as client:
+        for index in range(300):
+            client.send(b"GET /fickle HTTP/1.1\r\nHost: a\r\n\r\n")
+            head, body = client.answer()
+            assert (head[:13], body) == (b"HTTP/1.1 200 ", b"gone\n"), (index, head, body)
 
 
 def test_an_upstream_that_is_down_is_a_502_and_one_that_comes_up_is_used(neighbours: Neighbours) -> None:
