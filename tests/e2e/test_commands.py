@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateways import HERE, ROOT, WITHIN, Start, command, config, eventually, program, replace
+from gateways import ROOT, WITHIN, Start, command, config, eventually, program, replace
 from neighbours import Neighbours, free_port, listens, need, run
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -164,9 +164,3 @@ def test_make_run_answers_to_the_line_that_it_prints(neighbours: Neighbours, tmp
     assert run([need("curl"), "-sS", f"http://127.0.0.1:{port}/ping"]).stdout == b"pong\n"
     running.stop()
     eventually(lambda: not listens(port) and not listens(demo), "both have ended")
-
-
-def test_no_helper_is_left_without_a_test() -> None:
-    text = "".join(path.read_text() for path in HERE.glob("*.py"))
-    for helper in [*HERE.glob("*.js"), *HERE.glob("*_server.py")]:
-        assert f'"{helper.name}"' in text

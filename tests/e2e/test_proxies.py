@@ -244,3 +244,44 @@ def test_nginx_behind_refuses_the_proxy_protocol_and_is_spoken_to_without(neighb
     assert status == 502
     assert "proxy-status" in headers
     gateway.healthy()
+
+
+@pytest.fixture(scope="module")
+def chain(company: Neighbours, trusting: Gateway) -> Iterator[Gateway]:
+    """A gateway in front of another."""
+    gateway = start(company, config(trusting.port, gateway={"name": "outer"}))
+    yield gateway
+    gateway.healthy()
+
+
+def test_a_gateway_before_a_gateway_passes_everything(chain: Gateway) -> None:
+    status, headers, body = ask(chain.port, "POST", "/echo", iter([UPLOAD[:70_000], UPLOAD[70_000:]]))
+    assert (status, body) == (200, UPLOAD)
+    fields = seen(headers)
+    assert fields["via"] == "1.1 outer, 1.1 protogate"
+    assert fields["x-forwarded-for"] == "127.0.0.1, 127.0.0.1"
+    assert fields["host"] == f"127.0.0.1:{chain.port}"
+    assert ", ".join(headers.get_all("via", [])) == "1.1 protogate, 1.1 outer"
+    assert ask(chain.port, "HEAD", "/bytes/77")[1]["content-length"] == "77"
+    assert ask(chain.port, "GET", "/empty")[0] == 204
+    with wire(chain.port) as client:
+        client.send(b"GET /hints HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 103 ")
+        client.until(b"hinted")
+    with wire(chain.port) as client:
+        client.send(
+            b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close, te\r\nTE: trailers\r\n"
+            b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        client.send(b"3\r\nabc\r\n0\r\nx-up: 7\r\n\r\n")
+        assert client.rest().endswith(b'\r\n3\r\nabc\r\n0\r\nx-trailers: {"x-up":"7"}\r\n\r\n')
+
+
+def test_a_websocket_through_two_gateways(chain: Gateway) -> None:
+    url = f"ws://127.0.0.1:{chain.port}/ws"
+    with connect(url, open_timeout=WITHIN, close_timeout=WITHIN, max_size=None, proxy=None) as connection:
+        connection.send(b"\x01" * 300_000)
+        assert connection.recv(WITHIN) == b"\x01" * 300_000
+        connection.close(4000, "mine")
+        assert connection.close_code == 4000

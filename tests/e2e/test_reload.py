@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.sync.client import connect
 
-from gateways import WITHIN, Start, config, eventually, origin, start, wire
-from neighbours import Neighbours, free_port, listens
+from gateways import WITHIN, Start, config, eventually, origin, records, start, wire
+from neighbours import Neighbours, free_port, listens, need
 
 
 def ask(port: int, path: str) -> tuple[int, http.client.HTTPMessage, bytes]:
@@ -21,7 +24,7 @@ def ask(port: int, path: str) -> tuple[int, http.client.HTTPMessage, bytes]:
             return response.status, response.headers, response.read()
 
 
-def marked(port: int, mark: str, **parts: object) -> dict[str, object]:
+def marked(port: int, mark: str, **parts: Any) -> dict[str, Any]:
     """A configuration whose answers say which one it is."""
     module = {"name": "addResponseHeader", "stage": "PRE_RESPONSE", "actionParam": {"x-mark": mark}}
     return config(port, modules=[module], **parts)
@@ -135,7 +138,7 @@ def test_an_upstream_can_be_exchanged_under_traffic(neighbours: Neighbours, node
                 client.send(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
                 head, body = client.answer()
                 assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello\n")
-            assert f"\r\nx-mark: {turn}\r\n".encode() in head
+                assert f"\r\nx-mark: {turn}\r\n".encode() in head
     assert used(other) >= 2
     gateway.healthy()
 
@@ -152,4 +155,29 @@ def test_connections_to_an_upstream_survive_a_reload(neighbours: Neighbours) -> 
         assert ask(gateway.port, "/count")[2] == b"1"
         gateway.hangup(marked(port, str(turn), gateway=QUIET))
     assert ask(gateway.port, "/count")[2] == b"1"
+    gateway.healthy()
+
+
+def test_a_load_does_not_notice_reloads(neighbours: Neighbours, node: int, tmp_path: Path) -> None:
+    other = origin(neighbours, "origin.js").port
+    # New ones of everything but the listener: modules, upstream, access log.
+    turns = [
+        marked([node, other][turn % 2], str(turn), gateway=QUIET, accessLog={"file": f"access-{turn}.log"})
+        for turn in range(6)
+    ]
+    gateway = start(neighbours, turns[0], "twistd")
+    argv = [need("wrk"), "-t1", "-c16", "-d2s", "--timeout", "20s", f"{gateway.url}/hello"]
+    load = neighbours.start(argv, ready=lambda output: "2s test" in output)
+    for settings in turns[1:]:
+        gateway.hangup(settings)
+    assert load.wait() == 0
+    told = load.output()
+    assert "Non-2xx" not in told
+    assert "Socket errors" not in told
+    answered = re.search(r"(\d+) requests in", told)
+    assert answered, told
+    gateway.running.stop()
+    lines = [record for path in gateway.file.parent.glob("access-*.log") for record in records(path)]
+    assert int(answered[1]) <= len(lines) <= int(answered[1]) + 16
+    assert len({record["id"] for record in lines}) == len(lines)
     gateway.healthy()
