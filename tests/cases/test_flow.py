@@ -98,6 +98,30 @@ def test_an_early_answer_reaches_a_client_that_still_sends(status, sent):
         assert [record.status for record in scene.records] == [int(status)]
 
 
+@pytest.mark.parametrize("data", [CHUNKS, COUNTED])
+def test_an_early_answer_to_a_short_upload_costs_no_connection(data):
+    """The rest, cut at any offset, is read and thrown away; what follows it is the next request."""
+    with Scene(ok) as scene:
+        for at in range(data.index(b"\r\n\r\n") + 4, len(data)):
+            seen = scene.open()
+            seen.client.send(data[:at])
+            scene.gateway.run()
+            served = scene.origin.last
+            served.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")
+            scene.gateway.run()
+            assert [answer.body for answer in seen.answers] == [b"early"]
+            assert served.lost is not None, "half a request was sent there"
+            seen.client.send(data[at:] + NEXT)
+            scene.gateway.run()
+            assert [answer.body for answer in seen.answers] == [b"early", b"ok"], at
+            assert not seen.eof
+            seen.client.close()
+            scene.origin.last.close()
+            scene.gateway.run()
+        assert {request.target for request in scene.origin.requests} == {b"/next"}
+        assert len(scene.records) == 2 * len(scene.origin.requests)
+
+
 # -- the last word
 
 

@@ -75,6 +75,17 @@ def test_an_idle_connection_ends_at_any_moment_of_its_reuse(method, how):
     assert retried or method not in SAFE, "the race never happened"
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_connection_whose_other_end_has_vanished_is_noticed_by_the_write(method):
+    """Nothing was heard of it while it was idle: the write itself fails."""
+    with Closing() as scene:
+        scene.gateway.link(scene.first).cut(1)
+        seen = scene.play(method + b" /a HTTP/1.1\r\nHost: a.test\r\n\r\n", methods=[method])
+        assert seen.statuses == [200 if method in SAFE else 502]
+        assert len(seen.requests) == (method in SAFE)
+        assert [record.attempts for record in seen.records] == [1 + (method in SAFE)]
+
+
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize(("data", "again"), [(GET % b"/a", True), (POST, False), (POST.replace(b"POST", b"PUT"), True)])
 def test_a_connection_that_ends_when_it_has_read_the_request(data, again, how):
@@ -273,3 +284,32 @@ def test_a_body_is_not_read_before_there_is_somebody_to_give_it_to():
         assert [record.phase for record in seen.records] == ["connect"]
         seen.client.reset()
         scene.gateway.run()
+
+
+@pytest.mark.parametrize("method", [b"PUT", b"POST"])
+def test_who_waits_for_100_can_be_sent_again_until_it_comes(method):
+    """Nothing of the body was asked for yet; afterwards part of an answer has come, and that is that."""
+    head = method + b" /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    go = b"HTTP/1.1 100 Continue\r\n\r\n"
+    for told in (False, True):
+        with Closing() as scene:
+            scene.old = [scene.first]
+            seen = scene.open()
+            seen.client.send(head)
+            scene.gateway.run()
+            if told:
+                scene.first.send(go)
+                scene.gateway.run()
+            scene.first.close()
+            scene.gateway.run()
+            again = method == b"PUT" and not told
+            assert len(scene.origin.connections) == 1 + again
+            if again:
+                scene.origin.last.send(go)
+                scene.gateway.run()
+                seen.client.send(b"hello")
+                scene.gateway.run()
+                assert scene.origin.last.requests[-1].body == b"hello"
+            assert [each.status for each in seen.interims] == [100] * (told or again)
+            assert seen.statuses == [200 if again else 502]
+            assert scene.records[-1].attempts == 1 + again
