@@ -39,21 +39,29 @@ def protogate(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 def test_every_example_is_fine(example: Path) -> None:
     done = protogate("check", "-c", str(example))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].startswith(f"{example}: fine: 1 listener, ")
+    assert done.stdout.splitlines()[-1].startswith(f"{example}: fine: ")
     done = protogate("routes", "-c", str(example))
     assert (done.returncode, done.stderr) == (0, "")
-    for rule in yaml.safe_load(example.read_text())["routes"]:
-        assert rule["name"] in done.stdout
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_explain_tells_what_becomes_of_a_request(example: Path) -> None:
+    names = [rule["name"] for rule in yaml.safe_load(example.read_text()).get("routes", []) if "name" in rule]
+    assert [name for name in names if name not in done.stdout] == []
     done = protogate("explain", "-c", str(example), "GET http://a.test/hotel/order/1", "-H", "X-Mine: 1")
     assert (done.returncode, done.stderr) == (0, "")
-    routes = yaml.safe_load(example.read_text())["routes"]
-    assert any(rule["name"] in done.stdout for rule in routes)
-    for word in ("addResponseHeader", "PRE_RESPONSE", "respond", "PRE_REQUEST"):
-        assert word in done.stdout
+    assert "rules tried" in done.stdout
+
+
+def test_explain_tells_what_becomes_of_a_request() -> None:
+    example = str(ROOT / "examples" / "gateway.yaml")
+    done = protogate("explain", "-c", example, "GET http://a.test/hotel/order/1")
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in (
+        "route   everything, entry 0",
+        "-> GET /hotel/order/1",
+        "respond: does not apply",
+        "addResponseHeader: applies",
+    ):
+        assert line in done.stdout
+    assert "NOT PUBLISHED" in protogate("routes", "-c", example).stdout
+    assert "answer  404" in protogate("explain", "-c", example, "GET http://a.test/private/x").stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["check"], ["explain", "-c", "x.yaml"], ["fly", "-c", "x.yaml"]])
