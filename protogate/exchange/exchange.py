@@ -41,12 +41,15 @@ if TYPE_CHECKING:
 Answer = Response | Deferred[Response]
 
 _log = Logger()
+_proper: set[bytes] = set()
 _PROCESS: Final = os.urandom(8).hex()
 _number = count(int.from_bytes(os.urandom(4), "big"))
 _NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
 
 NO_ROUTE: Final = Abort("no rule matches", CLIENT, 404, error="destination_not_found", phase=Phase.ROUTING)
+KNOWN: Final = 4096
+"""Authorities that are remembered to be proper; all are forgotten when there are more."""
 LIMITED: Final = frozenset((b"OPTIONS", b"TRACE"))
 """Methods whose way may be limited by Max-Forwards (RFC 9110, 7.6.2)."""
 NO_TRACE: Final = Abort("TRACE ends here", CLIENT, 405, error="http_request_denied")
@@ -164,6 +167,8 @@ class Exchange:
             result = run(plan.pre_request, self) if plan.pre_request else None
         except Exception as error:
             return self._fail(error)
+        if result is None:
+            return self._admitted(None)
         if isinstance(result, Deferred):
             return self._then(result, self._admitted)
         return self._admitted(result)
@@ -187,11 +192,16 @@ class Exchange:
             if plan.reject and path.encode("latin-1") != raw:
                 request.malformed = _bad("the path is not in its canonical form")
         request.path = path
-        if request.authority:
+        host = request.authority
+        if host and host not in _proper:
             try:
-                authority(request.authority)
+                authority(host)
             except ValueError as error:
                 request.malformed = _bad(str(error))
+            else:
+                if len(_proper) >= KNOWN:
+                    _proper.clear()
+                _proper.add(host)
 
     def _admitted(self, answer: Response | None) -> Answer:
         if answer is not None:

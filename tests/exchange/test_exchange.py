@@ -584,3 +584,16 @@ def test_max_forwards_is_counted_down(method: bytes, value: bytes, status: int, 
     world = World()
     assert world.begin(world.request(method, headers=[(b"max-forwards", value)])).status == status
     assert [request.headers.get(b"max-forwards") for request in world.asked] == ([] if sent is None else [sent])
+
+
+def test_the_memory_of_proper_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: set[bytes] = set()
+    monkeypatch.setattr("protogate.exchange.exchange.KNOWN", 3)
+    monkeypatch.setattr("protogate.exchange.exchange._proper", known)
+    world = World()
+    for number in range(10):
+        request = world.request()
+        request.authority = b"host-%d.test" % number
+        assert world.begin(request).status == 200
+        assert request.authority in known
+        assert len(known) <= 3
