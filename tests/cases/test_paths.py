@@ -180,7 +180,7 @@ def reference(path: str) -> str:
 
 def sloppy(path: str) -> list[str]:
     """The segments as the most careless server reads them: everything decoded, backslashes, parameters cut off."""
-    text = unquote(unquote(path) if "%25" not in path else path, "latin-1").replace("\\", "/")
+    text = unquote(path, "latin-1").replace("\\", "/")
     return [segment.partition(";")[0].strip() for segment in text.split("/")]
 
 

@@ -454,15 +454,16 @@ def test_stopping_while_nothing_happens_takes_no_time():
 
 
 def test_the_loop_goes_on_while_a_large_configuration_is_loaded():
-    """20 ms are promised; what a busy machine can show is that the loop is never away for more than a small share."""
+    """20 ms are promised; what any machine can show is that the loop is never away for more than a small share."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("loop_gap.py")), "3000", "5"],
+        [sys.executable, str(Path(__file__).with_name("loop_gap.py")), "3000", "3"],
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
     found = json.loads(done.stdout)
-    assert all(each["done"] for each in found), done.stdout
+    assert [each["done"] for each in found] == [True, True, False], done.stdout
     shares = [each["cpu"] / each["seconds"] for each in found]
-    assert median(shares) < 1 / 5, done.stdout
+    assert median(shares) < 1 / 20, done.stdout
+    assert shares[2] < 1 / 10, f"faults: {done.stdout}"
