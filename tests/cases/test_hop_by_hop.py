@@ -1,4 +1,4 @@
-"""Fields of one connection stay on it, but nobody can name away what a module adds; credentials are seen line by line."""
+"""Fields of one connection stay on it, nobody can name away what a module adds, credentials are seen line by line."""
 
 from __future__ import annotations
 
