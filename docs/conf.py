@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "protogate"
 author = "the protogate authors"
@@ -11,9 +14,9 @@ project_copyright = "2026, the protogate authors"
 release = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]["version"]
 version = release
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "fromsource"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_ext"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 

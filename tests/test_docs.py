@@ -2,46 +2,43 @@
 Every example of the documentation is run, as far as it can be.
 
 - yaml: a configuration, or a part of one; it loads without a fault and without a warning.  A first line C{# name.yaml}
-  names the file for the console examples of the same page.
-- python: run, all of a page in one namespace; test cases that are defined there are run too.
+  names the file for the console examples of the same page; one that is named C{broken} has faults, C{doubtful}
+  warnings.
+- python: run, all of a page in one namespace; test cases that are defined there are run too.  A block with a first line
+  C{# path/name.py} is a file of a package instead: it is built, installed, and its tests are run.
 - console: C{protogate} for real, C{curl} against a gateway with the page's configuration and the demo upstream; the
   output is compared, C{...} stands for anything.  Of other programs only the words are checked.
 """
 
 from __future__ import annotations
 
+import configparser
 import doctest
 import io
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
-import typing
 import unittest
+import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from twisted.scripts import twistd
 from twisted.trial.unittest import SynchronousTestCase
 
 from neighbours import Neighbours, free_port, need, run
+from pages import ALL, DOCS, PAGES, ROOT, Example, examples, of
 from protogate import cli
 from protogate.build import build
-from protogate.config.model import Config
+from protogate.config.faults import ConfigFaults
 
-ROOT = Path(__file__).parent.parent
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "codecs/README.md")),
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
-]
-FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NAMED = re.compile(r"# (\S+\.yaml)\n")
-PLAIN = {"text", "ini", "json", "{toctree}"}
-"""What nobody could run."""
+PLAIN = {"text", "json", "{toctree}", "{literalinclude}", "{rules}", "{states}"}
+"""What nobody could run, or what is taken from elsewhere."""
 UNKNOWN = {"git", "jq", "pip", "kill"}
 """Programs whose words are not checked either."""
 
@@ -53,34 +50,11 @@ BASE = {
 """What is added to a part of a configuration."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """One fenced block."""
-
-    page: Path
-    line: int
-    language: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def examples(page: Path) -> Iterator[Example]:
-    text = page.read_text()
-    for match in FENCE.finditer(text):
-        yield Example(page, text.count("\n", 0, match.start()) + 1, match[1], match[2])
-
-
-ALL = [example for page in PAGES for example in examples(page)]
-
-
-def of(language: str) -> list[Example]:
-    return [example for example in ALL if example.language == language]
-
-
 def whole(text: str) -> str:
-    """A configuration, out of a part of one."""
+    """A configuration, out of a part of one; with upstreams and no routes, each upstream gets one."""
+    if re.search(r"^upstreams:", text, re.MULTILINE) and not re.search(r"^routes:", text, re.MULTILINE):
+        rule = "  - {{value: /{0}, routes: [{{targets: [{{upstream: {0}}}]}}]}}\n"
+        text += "routes:\n" + "".join(map(rule.format, re.findall(r"^  - \{?name: ([\w-]+)", text, re.MULTILINE)))
     return text + "".join(part for key, part in BASE.items() if not re.search(rf"^{key}:", text, re.MULTILINE))
 
 
@@ -98,15 +72,23 @@ def same(expected: str, got: str) -> None:
 
 
 def files(page: Path, directory: Path) -> None:
-    """Put the configurations that a page names into a directory."""
+    """Put the files that a page names into a directory, and the examples of the repository."""
+    (directory / "examples").symlink_to(ROOT / "examples")
     for example in examples(page):
-        named = NAMED.match(example.text) if example.language == "yaml" else None
-        if named:
-            (directory / named[1]).write_text(whole(example.text))
+        if example.name:
+            path = directory / example.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(whole(example.text) if example.language == "yaml" else example.text)
+    if not (directory / "gateway.yaml").exists():
+        (directory / "gateway.yaml").write_text(whole(""))
+
+
+PACKAGED = {example.page for example in of("toml")}
+"""Pages whose configurations name a module of their own."""
 
 
 def test_every_block_says_what_it_is() -> None:
-    known = {"yaml", "python", "console", *PLAIN}
+    known = {"yaml", "python", "console", "toml", *PLAIN}
     assert [f"{example}: {example.language}" for example in ALL if example.language not in known] == []
 
 
@@ -116,21 +98,27 @@ def test_pages_show_something() -> None:
     assert len(of("python")) > 2
 
 
-@pytest.mark.parametrize("example", of("yaml"), ids=str)
+@pytest.mark.parametrize("example", [example for example in of("yaml") if example.page not in PACKAGED], ids=str)
 def test_a_configuration_loads(example: Example, tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
-    path.write_text(whole(example.text))
-    assert build(str(path)).warnings == ()
+    path.write_text(whole(example.text) if example.name != "broken.yaml" else example.text)
+    if example.name == "broken.yaml":
+        with pytest.raises(ConfigFaults):
+            build(str(path))
+    else:
+        assert bool(build(str(path)).warnings) is (example.name == "doubtful.yaml")
 
 
-@pytest.mark.parametrize("page", sorted({example.page for example in of("python")}), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", sorted({example.page for example in of("python") if not example.name}), ids=lambda page: page.name
+)
 def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
     for example in examples(page):
-        if example.language == "python":
+        if example.language == "python" and not example.name:
             # Empty lines before it, so that a traceback names the line of the page.
             exec(compile("\n" * example.line + example.text, page, "exec"), module.__dict__)
     cases = [
@@ -145,6 +133,37 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
         assert [text for _, text in result.errors + result.failures] == []
         assert issubclass(case, SynchronousTestCase)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package that the page about modules makes, built, and put where Python finds it; beside it its tests."""
+    directory = tmp_path_factory.mktemp("package")
+    files(DOCS / "add-a-module.md", directory)
+    (directory / "acme_gateway" / "__init__.py").touch()
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
+    subprocess.run(build, cwd=directory, check=True, capture_output=True)
+    (wheel,) = (directory / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(directory / "site")
+    for name in ("acme_gateway", "twisted"):
+        shutil.rmtree(directory / name)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [sys.executable, "-m", "twisted.trial", "tests.test_maintenance"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_maintenance.py"],
+        [sys.executable, "-m", "protogate", "check", "-c", "gateway.yaml"],
+    ],
+    ids=["trial", "pytest", "check"],
+)
+def test_the_package_of_the_page_about_modules(package: Path, words: list[str]) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (package / "site", package)))}
+    done = subprocess.run(words, cwd=package, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("example", of("console"), ids=str)
@@ -167,13 +186,13 @@ def test_commands_do_what_is_shown(
         elif program == "curl":
             same(expected, _curl(words, tmp_path, neighbours))
         elif program == "twistd":
-            twistd.ServerOptions().parseOptions(words[1:])
+            twistd.ServerOptions().parseOptions([re.sub(r"^(--[ug]id)=\w+", r"\1=0", word) for word in words[1:]])
         elif program == "make":
             targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert {word for word in words[1:] if "=" not in word} <= set(targets)
         elif program in {"pytest", "trial"}:
             paths = [word.partition("::")[0] for word in words[1:] if "/" in word]
-            assert [path for path in paths if not (ROOT / path).exists()] == []
+            assert [path for path in paths if not (ROOT / path).exists() and not (tmp_path / path).exists()] == []
         else:
             assert program in UNKNOWN, f"{example}: nobody checks {program}"
 
@@ -193,30 +212,46 @@ def _curl(words: list[str], directory: Path, neighbours: Neighbours) -> str:
     return done.stdout.decode().replace("\r", "").replace(f":{gateway}", ":8080").replace(f":{demo}", ":8081")
 
 
-def _names(model: Any) -> set[str]:
-    """Every key that a configuration may have."""
-    found: set[str] = set()
-    stack = [model]
-    seen: set[Any] = set()
-    while stack:
-        one = stack.pop()
-        if one in seen:
-            continue
-        seen.add(one)
-        if hasattr(one, "__struct_encode_fields__"):
-            found |= set(one.__struct_encode_fields__)
-            stack += list(typing.get_type_hints(one).values())
-        else:
-            stack += list(getattr(one, "__args__", ()))
-    return found
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_of_the_repository_load(path: Path) -> None:
+    assert build(os.fspath(path)).warnings == ()
 
 
-def test_the_configuration_page_has_every_word_of_the_file() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text() + (ROOT / "docs" / "modules.md").read_text()
-    missing = sorted(name for name in _names(Config) if not re.search(rf"\b{name}\b", text))
-    assert missing == []
+def test_the_examples_of_the_repository_are_shown() -> None:
+    for path in (ROOT / "examples").iterdir():
+        shown = [page.name for page in DOCS.glob("*.md") if f"../examples/{path.name}" in page.read_text()]
+        assert shown, f"no page shows {path.name}"
+        assert path.name in (ROOT / "README.md").read_text() or path.suffix == ".logrotate"
 
 
-def test_the_example_of_the_repository_loads() -> None:
-    for path in (ROOT / "examples").glob("*.yaml"):
-        assert build(os.fspath(path)).warnings == ()
+def test_the_unit_for_systemd() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(ROOT / "examples" / "protogate.service")
+    service = unit["Service"]
+    for key in ("ExecStartPre", "ExecStart"):
+        program, *words = shlex.split(service[key])
+        assert Path(program).name == "protogate"
+        assert cli.parser().parse_args(words).config == "/etc/protogate/gateway.yaml"
+    assert float(service["TimeoutStopSec"]) > 30  # gateway.drain
+    if shutil.which("systemd-analyze"):
+        path = os.fspath(ROOT / "examples" / "protogate.service")
+        done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
+        unfit = [line for line in done.stderr.splitlines() if "protogate.service" in line]
+        assert [line for line in unfit if "is not executable" not in line] == []
+
+
+def test_the_news_can_be_built() -> None:
+    pytest.importorskip("towncrier")
+    words = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9.9"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fragments = (ROOT / "news").glob("+*.md")
+    assert [path.name for path in fragments if f"- {path.read_text().strip()}\n" not in done.stdout] == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    """Sphinx checks those of the docs; those of README and CONTRIBUTING it never sees."""
+    for page in PAGES[:3]:
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            assert "://" in link or (page.parent / link).exists(), f"{page}: {link}"
