@@ -25,6 +25,9 @@ LAYERS: list[tuple[str, ...]] = [
     # lowest first; a module may import what is on its own line or above it
     ("errors", "interfaces", "uri", "cohort", "wheel"),
     ("context", "message", "exchange.ledger"),
+    # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
+    ("config.scalar", "config.nearest"),
+    ("config.address",),
     ("body", "config.model", "config.faults", "plugins"),
     ("halves", "connection", "expression"),
     ("exchange",),

@@ -1,7 +1,8 @@
 """
 Addresses as the file writes them: where to listen, where to connect, who is trusted, which hosts a rule is for.
 
-Each function takes the text, and gives its parts or raises L{ConfigError}.  None prints the credentials of a URL.
+Whatever reads one of them reads it here, so that the check of a file and what is made of it cannot disagree.  Each
+function takes the text, and gives its parts or raises L{ConfigError}.  None prints the credentials of a URL.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
 
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
+from protogate.uri import authority, canonical
 
+HTTP_PORT: Final = 80
+"""Of an C{http://} URL that names none."""
 UNIX_PATH: Final = 107
 """Bytes that the kernel takes as the path of a socket."""
 
 _PORT: Final = re.compile(r"0|[1-9][0-9]{0,4}", re.ASCII)
 _LABEL: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _NUMERIC: Final = re.compile(r"[0-9.]+|0[xX][0-9a-fA-F]*", re.ASCII)
+_ZONE: Final = re.compile(r"[!-~]+")
+"""What stands for an interface in a link-local address (RFC 4007, 11)."""
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.ASCII | re.DOTALL)
-_PATH: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _SERVICE: Final = re.compile(r"_[A-Za-z0-9-]+\._(?:tcp|udp)\.(.+)", re.ASCII)
 _OVER_TLS: Final = frozenset(("https", "wss", "h2", "grpcs", "h3", "tls"))
 
@@ -32,7 +37,8 @@ class Listen:
     """
     Where to listen.
 
-    @ivar host: an address as L{ipaddress} writes it, or a lower-case name; C{""} for a socket in the file system.
+    @ivar host: an address as L{ipaddress} writes it, or a lower-case name without a dot at its end; C{""} for a socket
+        in the file system.
     @ivar port: 0 = any free one.
     @ivar path: of the socket in the file system, or C{""}.
     """
@@ -62,7 +68,7 @@ class Url:
 
     @ivar scheme: in lower case.
     @ivar host: as in L{Listen}.
-    @ivar path: C{""} or what begins with C{/}.
+    @ivar path: C{""}, or a path in the canonical form of L{protogate.uri.canonical}.
     """
 
     scheme: str
@@ -72,8 +78,18 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """C{host:port} or C{[v6]:port}."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """Host and port."""
+        return spelled(self.host, self.port)
+
+    @property
+    def origin(self) -> str:
+        """Without the path, and always with the port."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def spelled(host: str, port: int) -> str:
+    """C{host:port} or C{[v6]:port}."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def listen(text: str) -> Listen:
@@ -108,19 +124,18 @@ def url(text: str, *, scheme: str = "") -> Url:
     if found in _OVER_TLS:
         raise ConfigError(f"{found}: TLS to upstreams is not in this release; use http://")
     if found not in ("http", scheme):
-        raise ConfigError(f"expected a URL that begins with http://, got {shown(text)}")
+        also = f" or {scheme}://" if scheme else ""
+        raise ConfigError(f"expected a URL that begins with http://{also}, got {shown(text)}")
     if "@" in match[2]:
         raise ConfigError("a URL here has no user and password; remove everything up to the @")
     if match[4] is not None or match[5] is not None:
         raise ConfigError(f"a URL here has no query and no fragment; remove {shown(match[4] or match[5])}")
-    if not _PATH.fullmatch(match[3]):
-        raise ConfigError(f"the path {shown(match[3])} has characters that need percent-encoding")
     host, colon, port = _split(match[2])
     if not host:
         raise ConfigError(f"the host is missing in {shown(text)}")
     if not colon and found != "http":
-        raise ConfigError(f"the port is missing in {shown(text)}")
-    return Url(found, host_name(host), _port(port, 1) if colon else 80, match[3])
+        raise ConfigError(f"the port is missing in {shown(text)}: only http:// has a usual one")
+    return Url(found, host_name(host), _port(port, 1) if colon else HTTP_PORT, _path(match[3]))
 
 
 def origin(text: str, *, scheme: str = "") -> Url:
@@ -156,7 +171,7 @@ def network(text: str) -> IPv4Network | IPv6Network:
 
 
 def host_pattern(text: str) -> str:
-    """C{host} or C{*.domain}, in lower case."""
+    """C{host} or C{*.domain}; the host as L{protogate.uri.host_of} gives that of a request."""
     name = text.removeprefix("*.")
     if text == "*":
         raise ConfigError('"*" is every host: leave hosts out')
@@ -165,24 +180,34 @@ def host_pattern(text: str) -> str:
     if "/" in text:
         raise ConfigError(f"expected a host such as api.example.com, got {shown(text)}: no scheme, no path")
     if _split(name)[1]:
-        raise ConfigError(f"expected a host without a port, got {shown(text)}")
-    return text[: len(text) - len(name)] + host_name(name)
+        raise ConfigError(f"expected a host without a port, got {shown(text)}: hosts are compared without it")
+    host = host_name(name)
+    if name != text and (":" in host or _NUMERIC.fullmatch(host)):
+        raise ConfigError(f"expected a domain after the *., got {shown(text)}: an address has no labels")
+    try:
+        return text[: len(text) - len(name)] + authority(name.encode("ascii"))[0]
+    except ValueError as error:
+        raise ConfigError(f"no request has the host {shown(text)}: {error}") from None
 
 
 def host_name(text: str) -> str:
-    """The host of an authority: a name in lower case, or an address as L{ipaddress} writes it, without brackets."""
+    """The host of an authority as in L{Listen}, without brackets."""
     if text.startswith("[") and text.endswith("]"):
         try:
-            return _plain(IPv6Address(text[1:-1]))
+            address = IPv6Address(text[1:-1])
         except ValueError:
             raise ConfigError(f"expected an IPv6 address in the brackets, got {shown(text)}") from None
+        if address.scope_id and not _ZONE.fullmatch(address.scope_id):
+            raise ConfigError(f"expected the name of an interface after the %, got {shown(text)}")
+        return str(address.ipv4_mapped or address)
     if not text.isascii():
         raise ConfigError(f"the host {shown(text)} needs its ASCII form{_a_label(text)}")
     try:
-        return _plain(ip_address(text))
+        return str(IPv4Address(text))
     except ValueError:
         pass
-    labels = text.removesuffix(".").split(".")
+    text = text.removesuffix(".")  # of a rooted name; all of them are
+    labels = text.split(".")
     if _NUMERIC.fullmatch(labels[-1]):
         raise ConfigError(f"expected an IPv4 address of four numbers from 0 to 255, got {shown(text)}")
     if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
@@ -209,10 +234,16 @@ def _port(text: str, least: int) -> int:
     return int(text)
 
 
-def _plain(address: IPv4Address | IPv6Address) -> str:
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
+def _path(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        path = canonical(text.encode("utf-8", "surrogatepass")).path
+    except ValueError as error:
+        raise ConfigError(f"{error}; got {shown(text)}") from None
+    if path != text:
+        raise ConfigError(f"the path {shown(text)} is not in its canonical form: write {shown(path)}")
+    return path
 
 
 def _loopback(host: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 from protogate.config.model import Bytes, Seconds
@@ -17,7 +18,7 @@ LARGEST: Final = 2**60
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,19})([KMG]i?B|B)", re.ASCII)
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?", re.ASCII)
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {
     "B": 1,
     "KB": 1000,
@@ -36,7 +37,8 @@ def duration(value: Any) -> Seconds:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ConfigError(f"expected a duration such as 250ms, 10s, 5m or 1h, got {_got(value)}")
-    seconds = float(match[1]) * _SECONDS[match[2]]
+    number, unit = float(match[1]), match[2]
+    seconds = number / 1000 if unit == "ms" else number * _SECONDS[unit]  # a division is right to the last bit
     if seconds > YEAR:
         raise ConfigError(f"expected a duration of at most 366d, got {shown(value)}; 0 switches a clock off")
     return Seconds(seconds)
@@ -62,9 +64,10 @@ def written(value: float) -> str:
     if isinstance(value, Bytes):
         unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if value % _BYTES[unit] == 0)
         return f"{value // _BYTES[unit]}{unit}"
-    unit = next((unit for unit in ("h", "m", "s") if value % _SECONDS[unit] == 0), "ms")
-    number = value * 1000 if unit == "ms" else value / _SECONDS[unit]
-    return f"{number:.6f}".rstrip("0").rstrip(".") + unit
+    unit = next((unit for unit in ("h", "m", "s") if value % _SECONDS[unit] == 0), "")
+    if unit:
+        return f"{value / _SECONDS[unit]:.0f}{unit}"
+    return f"{Decimal(repr(float(value))) * 1000:.6f}".rstrip("0").rstrip(".") + "ms"
 
 
 def is_number(text: str) -> bool:

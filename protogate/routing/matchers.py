@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from protogate.config import address
 from protogate.expression import regex
-from protogate.uri import authority, canonical
+from protogate.uri import canonical
 
 FIELDS: Final = ("header", "query", "cookie")
 """Types whose value is C{name=value}, or C{name} alone."""
@@ -116,17 +117,7 @@ def host(value: str, kind: str = "exact") -> str:
     """A host as L{protogate.uri.host_of} gives it, or C{*.} and such a host: any labels in front of it."""
     if kind == "prefix":
         return value.lower()
-    if value == "*":
-        raise ValueError('"*" means nothing: a rule without hosts is for all of them')
-    wild = "*." if value.startswith("*.") else ""
-    if not value.isascii():
-        raise ValueError(f'"{value}" is not ASCII: write it as xn--…, as clients send it')
-    name, port = authority(value.removeprefix(wild).encode("ascii"))
-    if port is not None:
-        raise ValueError(f'"{value}" has a port: hosts are compared without it')
-    if wild and ":" in name:
-        raise ValueError(f'"{value}": an IPv6 address has no labels')
-    return wild + name
+    return address.host_pattern(value)
 
 
 def _text(kind: str, value: str, field: str) -> Matcher:

@@ -17,23 +17,20 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protogate.config import model
+from protogate.config import address, model
 from protogate.config.faults import under
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
 from protogate.expression import condition
 from protogate.routing import matchers
 from protogate.routing.balance import Smooth, Sticky
 from protogate.routing.matchers import Kind, Matcher
-from protogate.uri import authority, canonical
+from protogate.uri import canonical
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
     from protogate.message import Request
 
 T = TypeVar("T")
-
-_PORTS: Final = {"http": 80}
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,37 +253,15 @@ def _target(rule: Rule, target: model.Target) -> Target:
     if target.upstream is not None:
         return Target(target.upstream, None, target.weight)
     try:
-        origin, path = _url(str(target.url))
-    except ValueError as error:
-        raise ConfigError(str(error), ("url",)) from None
-    if path is not None and (rule.type != "uri" or rule.matcher.kind not in (Kind.EXACT, Kind.PREFIX)):
+        url = address.url(str(target.url))
+    except ConfigError as fault:
+        raise under(fault, "url") from None
+    if url.path and (rule.type != "uri" or rule.matcher.kind not in (Kind.EXACT, Kind.PREFIX)):
         raise ConfigError(
             "a path takes the place of what an exact or a prefix uri rule matched; this rule matches no such thing",
             ("url",),
         )
-    return Target(origin, path, target.weight)
-
-
-def _url(url: str) -> tuple[str, bytes | None]:
-    """Origin and path of a target's URL."""
-    match = _URL.fullmatch(url)
-    if match is None:
-        raise ValueError(f'expected http://host[:port][/path], got "{url}"')
-    scheme = match[1].lower()
-    if scheme not in _PORTS:
-        raise ValueError(f'expected a URL with the scheme {" or ".join(_PORTS)}, got "{url}"')
-    if match[4]:
-        raise ValueError(f'"{url}" has a query or a fragment; only the path is replaced')
-    host, port = authority(match[2].encode("utf-8"))
-    if port == 0:
-        raise ValueError(f'"{url}" has port 0, which nobody listens on')
-    name = f"[{host}]" if ":" in host else host
-    path = None
-    if match[3]:
-        path = canonical(match[3].encode("utf-8")).path
-        if path != match[3]:
-            raise ValueError(f'the path of "{url}" is not in its canonical form: write "{path}"')
-    return f"{scheme}://{name}:{port or _PORTS[scheme]}", None if path is None else path.encode("ascii")
+    return Target(url.origin, url.path.encode("ascii") or None, target.weight)
 
 
 # Forwarding ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IAddress, IConnector, IProtocol, IReacto
 from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 
+from protogate.config.address import spelled
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IClientConnection, IStreamCodec
@@ -54,7 +55,7 @@ class Connector:
     ) -> None:
         self.reactor, self.resolver, self.codec, self.context = reactor, resolver, codec, context
         self.host, self.port = host, port
-        self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.name = spelled(host, port)
         self._turn = 0
 
     def connect(self, ready: Callable[[IClientConnection], None], times: Times) -> Deferred[None]:

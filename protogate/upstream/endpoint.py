@@ -8,24 +8,13 @@ business.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
-from protogate.config import model
+from protogate.config import address, model
+from protogate.config.address import HTTP_PORT, spelled
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.upstream.pool import Pool
-from protogate.upstream.resolver import literal
-
-HTTP_PORT: Final = 80
-
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)/?")
-_AUTHORITY: Final = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)(?P<zone>%[^\]%\s]+)?\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?"
-)
-_NAME: Final = re.compile(r"(?=.{1,253}\.?\Z)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.(?!\Z)|\.?\Z))+")
-_NUMBERS: Final = re.compile(r"[0-9.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,45 +64,22 @@ class Endpoint:
         self.place, self.pool, self.address = place, pool, place.address
 
 
-def spelled(host: str, port: int) -> str:
-    """Host and port as one text."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def own(host: str, port: int, usual: int | None = HTTP_PORT) -> bytes:
     """The authority by which an endpoint calls itself.  A zone means something to this machine only."""
     text = spelled(host.partition("%")[0], port)
     return (text.rpartition(":")[0] if port == usual else text).encode("ascii")
 
 
-def place(url: str, weight: int = 100, zone: str = "") -> Place:
+def place(url: str, weight: int = 100, zone: str = "", *, scheme: str = "") -> Place:
     """
     Read an endpoint's URL.
 
+    @param scheme: as in L{address.url}.
     @raise ConfigError: what is wrong with it.
     """
-    match = _URL.fullmatch(url)
-    if match is None:
-        raise ConfigError(f'expected a URL like "http://host:port", without a path, got "{url}"')
-    host, port = _split(match["authority"])
-    usual = HTTP_PORT if match["scheme"].lower() == "http" else None
-    if port is None:
-        port = usual
-    if port is None:
-        raise ConfigError(f'only http:// has a usual port: add one to "{url}"')
-    return Place(host, port, own(host, port, usual), weight, zone)
-
-
-def source(name: str) -> Source:
-    """
-    Read C{discovery.dns}.
-
-    @raise ConfigError: what is wrong with it.
-    """
-    host, port = _split(name)
-    if port is None and not host.startswith("_"):
-        raise ConfigError(f'expected "host:port", or "_service._tcp.host" for SRV records, got "{name}"')
-    return Source(host, port)
+    parts = address.origin(url, scheme=scheme)
+    usual = HTTP_PORT if parts.scheme == "http" else None
+    return Place(parts.host, parts.port, own(parts.host, parts.port, usual), weight, zone)
 
 
 def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
@@ -126,13 +92,13 @@ def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
     faults: list[ConfigError] = []
     for index, endpoint in enumerate(config.endpoints):
         try:
-            places.append(place(endpoint.url, endpoint.weight, endpoint.zone))
+            places.append(place(endpoint.url, endpoint.weight, endpoint.zone, scheme=config.protocol))
         except ConfigError as error:
             faults.append(ConfigError(error.message, ("endpoints", index, "url")))
     found: Source | None = None
     if config.discovery is not None:
         try:
-            found = source(config.discovery.dns)
+            found = Source(*address.name_to_resolve(config.discovery.dns))
         except ConfigError as error:
             faults.append(ConfigError(error.message, ("discovery", "dns")))
     elif not config.endpoints:
@@ -140,23 +106,3 @@ def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
     if faults:
         raise ConfigFaults(faults)
     return tuple(places), found
-
-
-def _split(authority: str) -> tuple[str, int | None]:
-    match = _AUTHORITY.fullmatch(authority)
-    if match is None:
-        raise ConfigError(f'expected host and port, like "10.0.0.11:8080" or "[2001:db8::1]:8080", got "{authority}"')
-    six, name = match["six"], match["name"]
-    if six is not None:
-        if ":" not in six or not literal(six):
-            raise ConfigError(f'"{six}" is not an IPv6 address')
-    elif _NUMBERS.fullmatch(name):
-        if not literal(name):
-            raise ConfigError(f'"{name}" is neither a name nor an IPv4 address')
-    elif not _NAME.fullmatch(name):
-        raise ConfigError(f'"{name}" is not a host name')
-    port = match["port"]
-    if port is not None and not 0 < int(port) < 65536:
-        raise ConfigError(f"expected a port from 1 to 65535, got {port}")
-    host = name.lower().rstrip(".") if six is None else six.lower() + (match["zone"] or "")
-    return host, None if port is None else int(port)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protogate.config import address
 from protogate.config.address import Listen, Url
 from protogate.errors import ConfigError
+from protogate.uri import host_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ from protogate.errors import ConfigError
         ("[::1]:80", Listen("::1", 80)),
         ("[0:0::0001]:80", Listen("::1", 80)),
         ("[::ffff:10.0.0.1]:80", Listen("10.0.0.1", 80)),
+        ("[FE80::1%Eth0]:80", Listen("fe80::1%Eth0", 80)),
+        ("gateway.example.:80", Listen("gateway.example", 80)),
         ("unix:/run/a.sock", Listen("", 0, "/run/a.sock")),
         ("unix:/run//x/../a.sock", Listen("", 0, "/run/a.sock")),
     ],
@@ -49,11 +52,20 @@ def test_listening_addresses(text: str, parts: Listen) -> None:
         ("[::1]", "the port is missing"),
         ("[]:80", "IPv6 address in the brackets"),
         ("[127.0.0.1]:80", "IPv6 address in the brackets"),
+        ("[::1::2]:80", "IPv6 address in the brackets"),
+        ("[::g]:80", "IPv6 address in the brackets"),
+        ("[fe80::1%]:80", "IPv6 address in the brackets"),
+        ("[fe80::1%a%b]:80", "IPv6 address in the brackets"),
+        ("[fe80::1%a b]:80", "the name of an interface"),
+        ("[fe80::1%\n]:80", "the name of an interface"),
         ("127.1:80", "four numbers"),
         ("0127.0.0.1:80", "four numbers"),
         ("0x7f000001:80", "four numbers"),
         ("a b:80", "a host name or an address"),
         ("-a:80", "a host name or an address"),
+        ("a-:80", "a host name or an address"),
+        (".:80", "a host name or an address"),
+        ("a." * 127 + "aa:80", "a host name or an address"),
         ("a..b:80", "a host name or an address"),
         ("a" * 64 + ":80", "a host name or an address"),
         ("bücher.example:80", "xn--bcher-kva.example"),
@@ -108,6 +120,8 @@ def test_addresses_side_by_side(one: str, other: str) -> None:
     [
         ("http://a.test", Url("http", "a.test", 80, "")),
         ("HTTP://A.test:8080/", Url("http", "a.test", 8080, "/")),
+        ("http://up.test.:80/", Url("http", "up.test", 80, "/")),
+        ("http://my_service", Url("http", "my_service", 80, "")),
         ("http://[::1]:1/a%20b;c=(d)", Url("http", "::1", 1, "/a%20b;c=(d)")),
         ("http://xn--bcher-kva.example/", Url("http", "xn--bcher-kva.example", 80, "/")),
     ],
@@ -119,6 +133,7 @@ def test_urls(text: str, parts: Url) -> None:
 def test_an_authority_has_brackets_where_they_belong() -> None:
     assert address.url("http://[::1]:1").authority == "[::1]:1"
     assert address.url("http://a").authority == "a:80"
+    assert address.url("http://A/b").origin == "http://a:80"
 
 
 @pytest.mark.parametrize(
@@ -136,13 +151,19 @@ def test_an_authority_has_brackets_where_they_belong() -> None:
         ("http://a:0", "a port from 1 to 65535"),
         ("http://a:", "a port from 1 to 65535"),
         ("http://a:99999", "a port from 1 to 65535"),
-        ("http://a/b c", "percent-encoding"),
-        ("http://a/%zz", "percent-encoding"),
-        ("http://a/ü", "percent-encoding"),
+        ("http://a/b c", "percent-encoded"),
+        ("http://a/%zz", "without two hex digits"),
+        ("http://a/ü", 'write "/%C3%BC"'),
+        ("http://a/b/../c", 'write "/c"'),
+        ("http://a//", 'write "/"'),
+        ("http://a/../c", "climbs above the root"),
         ("http://a?b", r'remove "\?b"'),
         ("http://a/?", r'remove "\?"'),
         ("http://a/#b", 'remove "#b"'),
         ("http://a\n", "a host name or an address"),
+        ("http://a:80\n", "a port from 1 to 65535"),
+        ("http://a:+80", "a port from 1 to 65535"),
+        ("http://::1", "needs brackets"),
         ("http://u@a", "user and password"),
         ("http://300.0.0.1", "four numbers"),
         ("mini://a:7", "begins with http://"),
@@ -155,7 +176,9 @@ def test_what_is_no_url(text: str, message: str) -> None:
 
 def test_the_name_of_the_codec_is_a_scheme_too() -> None:
     assert address.url("mini://a:7", scheme="mini") == Url("mini", "a", 7, "")
-    with pytest.raises(ConfigError, match="the port is missing"):
+    with pytest.raises(ConfigError, match="begins with http:// or mini://"):
+        address.url("minni://a:7", scheme="mini")
+    with pytest.raises(ConfigError, match=r"the port is missing .* only http:// has a usual one"):
         address.url("mini://a", scheme="mini")
 
 
@@ -170,6 +193,10 @@ def test_an_endpoint_has_no_path() -> None:
     [
         ("a.internal:80", ("a.internal", 80)),
         ("_web._tcp.a.internal", ("_web._tcp.a.internal", None)),
+        ("_web._tcp.A.internal.", ("_web._tcp.a.internal", None)),
+        ("_dns._udp.a.test", ("_dns._udp.a.test", None)),
+        ("_web.internal:80", ("_web.internal", 80)),
+        ("10.0.0.1:80", ("10.0.0.1", 80)),
         ("[::1]:80", ("::1", 80)),
     ],
 )
@@ -177,7 +204,22 @@ def test_names_to_resolve(text: str, parts: tuple[str, int | None]) -> None:
     assert address.name_to_resolve(text) == parts
 
 
-@pytest.mark.parametrize("text", ["", "a.internal", "a:0", ":80", "_web._tcp.", "_web._tcp.a b", "a b:80", "::1:80"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a.internal",
+        "10.0.0.1",
+        "a:0",
+        ":80",
+        "_web._tcp.",
+        "_web._tcp.a b",
+        "_web._tcp.::1",
+        "a b:80",
+        "::1:80",
+        "http://a:80",
+    ],
+)
 def test_what_cannot_be_resolved(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected|brackets"):
         address.name_to_resolve(text)
@@ -207,6 +249,17 @@ def test_host_patterns() -> None:
     assert address.host_pattern("A.test") == "a.test"
     assert address.host_pattern("*.Ctrip.com") == "*.ctrip.com"
     assert address.host_pattern("[::1]") == "::1"
+    assert address.host_pattern("a.test.") == "a.test"
+
+
+@given(
+    st.from_regex(r"[a-zA-Z0-9.-]{1,9}", fullmatch=True)
+    | st.ip_addresses().map(str)
+    | st.ip_addresses(v=6).map("[{}]".format)
+)
+def test_a_host_pattern_is_what_a_request_for_that_host_has(text: str) -> None:
+    with suppress(ConfigError):
+        assert address.host_pattern(text) == host_of(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -220,6 +273,9 @@ def test_host_patterns() -> None:
         ("", "a host name or an address"),
         ("*.", "a host name or an address"),
         ("ü.test", "ASCII form"),
+        ("[fe80::1%a]", "no request has the host"),
+        ("*.[::1]", "an address has no labels"),
+        ("*.10.0.0.1", "an address has no labels"),
     ],
 )
 def test_what_is_no_host_pattern(text: str, message: str) -> None:

@@ -93,7 +93,7 @@ def test_one_bad_entry_does_not_hide_the_faults_of_others() -> None:
         'routes[0].routes[0].targets[0].url: expected a URL that begins with http://, got "ftp://x"',
         "routes[0].routes[0].targets[0].weight: expected a whole number from 0 to 1000, got 1.5",
         "routes[0].hosts[1]: expected a string, got 3; put it in quotes",
-        'routes[0].hosts[2]: expected a host without a port, got "b:1"',
+        'routes[0].hosts[2]: expected a host without a port, got "b:1": hosts are compared without it',
         "routes[1].routes: expected a list, got an empty mapping",
         "routes[1].properties: expected a mapping, got an empty list",
         'routes[1]: the key "value" is missing',

@@ -105,12 +105,12 @@ def test_a_name_alone_asks_whether_it_is_there() -> None:
         ("method", "exact", "get", "upper case: GET"),
         ("method", "exact", "GET POST", "no method"),
         ("service", "prefix", "", "needs a value"),
-        ("host", "exact", "*", "means nothing"),
-        ("host", "exact", "a.test:80", "has a port"),
-        ("host", "exact", "bücher.test", "write it as xn--"),
+        ("host", "exact", "*", "every host"),
+        ("host", "exact", "a.test:80", "without a port"),
+        ("host", "exact", "bücher.test", "ASCII form: xn--bcher-kva.test"),
         ("host", "exact", "*.[::1]", "no labels"),
-        ("host", "exact", "a b", "visible ASCII"),
-        ("host", "exact", "*.", "the host is empty"),
+        ("host", "exact", "a b", "a host name or an address"),
+        ("host", "exact", "*.", "a host name or an address"),
     ],
 )
 def test_values_that_are_refused(type_: str, kind: str, value: str, why: str) -> None:
