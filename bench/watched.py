@@ -4,8 +4,8 @@ The gateway, as C{protogate run} runs it, with a hook: at its start and on SIGUS
     python bench/watched.py -c gateway.yaml --report report.json [--without-collector] [--ticker]
 
 The report, as JSON
-    objects      what the garbage collector knows, after a collection (or, without the collector, as it is)
-    types        the hundred commonest types of these
+    objects      what the garbage collector knows, frozen or not, after a collection (without the collector, as it is)
+    types        the hundred commonest types of those that are not frozen
     garbage      what the collection before found unreachable: work that reference counts left to it
     armed        functions of the armed timers on the wheel
     timers       timers that the wheel holds, armed or not
@@ -59,19 +59,19 @@ class Hook:
         armed = [timer._function for timer in timers if timer.active]
         types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in objects)
         found = {
-            "objects": len(objects),
+            "objects": len(objects) + gc.get_freeze_count(),
             "types": dict(types.most_common(100)),
             "garbage": garbage,
             "armed": sorted(str(getattr(one, "__qualname__", one)) for one in armed),
             "timers": len(timers),
-            "connections": {one.listener.name: len(one.listener.connections) for one in service._listeners.values()},
+            "connections": {one.listener.name: len(one.listener.connections) for one in service.ports.opened.values()},
             "counts": dict(service.counters.counts),
             "reloads": service.reloads,
             "gap": gap,
         }
         new = f"{self._path}.new"
         with open(new, "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            file.write(json.dumps(found))  # not dump(): that leaves garbage behind
         os.replace(new, self._path)
         self._gap, self._last = 0.0, time.perf_counter()
 

@@ -8,10 +8,12 @@ Rules
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Any
+from typing import Any, Final
 
 from protogate.config.faults import ConfigFaults
 from protogate.config.load import Loaded, load
@@ -44,6 +46,10 @@ class Build:
     forwarding: Forwarding
     always: Callable[[Exchange], bool] | None
     warnings: tuple[str, ...]
+
+    def codec(self, protocol: str, scheme: str) -> IStreamCodec:
+        """By its name, or where that is empty by the scheme of a URL."""
+        return self.codecs[protocol or SCHEMES[scheme]]
 
     @property
     def config(self) -> Config:
@@ -113,7 +119,9 @@ def _codecs(config: Config) -> dict[str, IStreamCodec]:
     return codecs
 
 
-SCHEMES: Mapping[str, str] = {"http": "http1"}
+SWITCH: Final = 0.0005
+"""Seconds after which a thread that builds a configuration lets the event loop go on."""
+SCHEMES: Final[Mapping[str, str]] = {"http": "http1"}
 """The codec for an endpoint whose upstream names none, by the scheme of its URL."""
 
 
@@ -125,3 +133,35 @@ def _always(config: Config) -> Callable[[Exchange], bool] | None:
         return condition.compile(log.always, response=True)
     except ConfigError as error:
         raise ConfigError(error.message, ("accessLog", "always", *error.path)) from None
+
+
+def build_quietly(path: str) -> Build:
+    """
+    L{build}, in a thread beside the event loop, which is let go on often.
+
+    No garbage is collected meanwhile, and none is looked for in what was built: either holds the interpreter for longer
+    than the event loop may wait.  A configuration refers to itself nowhere, so counting references is enough.
+    """
+    before, collects = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(SWITCH)
+    gc.disable()
+    try:
+        built = build(path)
+        if collects:
+            gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
+        return built
+    except ConfigFaults as error:
+        clear_frames(error.__traceback__)
+        for fault in error.faults:  # each would keep alive all that was at hand where it was found
+            fault.__traceback__ = fault.__context__ = fault.__cause__ = None
+        raise
+    finally:
+        sys.setswitchinterval(before)
+        if collects:
+            gc.enable()
+
+
+def bury(remains: list[Any]) -> None:
+    """Let go of the parts of a large thing one by one, in a thread: all at once would hold the event loop up."""
+    while remains:
+        remains.pop()

@@ -10,35 +10,28 @@ Rules
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from traceback import clear_frames
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
-from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IResolver
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IResolver
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.build import SCHEMES, Build, build
-from protogate.config import address, model
+from protogate.build import Build, build_quietly, bury
 from protogate.config.faults import ConfigFaults
 from protogate.config.watch import FileWatch
-from protogate.context import Context
-from protogate.downstream.listener import Listener
+from protogate.downstream.ports import Ports
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
@@ -48,16 +41,10 @@ from protogate.observe.accesslog import AccessLog
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.routing.rules import forwarded
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Means
+from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Wheel
-
-BACKLOG: Final = 4096
-"""Connections that the kernel may hold for us; it cuts this to its own limit (somaxconn)."""
-LINGER: Final = 5.0
-"""Seconds that an upstream stays after it was removed: exchanges that began before may still be on their way to it."""
-SWITCH: Final = 0.0005
-"""Seconds after which a thread that builds a configuration lets the event loop go on."""
 
 _log = Logger()
 
@@ -89,6 +76,8 @@ class GatewayService(Service):
     @ivar plan: what a request that comes in now follows.
     @ivar reloads: how often the configuration was loaded anew, with success.
     @ivar counters: what happened so far.
+    @ivar ports: what is open.
+    @ivar clusters: the upstreams; None before the start.
     """
 
     name = "protogate"
@@ -116,10 +105,8 @@ class GatewayService(Service):
         self._dns = dns
         self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
-        self._clusters: dict[str, Cluster] = {}
-        self._listeners: dict[Key, Open] = {}
-        self._retired: set[Deferred[Any]] = set()
-        self._leaving: set[Cluster] = set()
+        self.ports = Ports(reactor, self.wheel, partial(Front, self))
+        self.clusters: Clusters | None = None
         self._loading: Deferred[bool] | None = None
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
         self._again = False
@@ -133,11 +120,12 @@ class GatewayService(Service):
         if self.plan is not None:
             return
         dns = System(self._reactor) if self._dns is None else self._dns
-        self._resolver = Resolver(self.wheel, dns, self.counters.count)
+        resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
+        self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver))
         try:
             self._take(self.built)
         except ConfigFaults:
-            self._resolver.close()
+            resolver.close()
             raise
 
     def startService(self) -> None:
@@ -147,8 +135,8 @@ class GatewayService(Service):
         self._follow()
         if self._signals and hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._hangup = signal.signal(signal.SIGHUP, self._hung)
-        for opened in self._listeners.values():
-            _log.info("listener {name}: {address}", name=opened.listener.name, address=opened.port.getHost())
+        for name, address in self.addresses.items():
+            _log.info("listener {name}: {address}", name=name, address=address)
 
     def stopService(self) -> Deferred[None]:
         """Twisted: close the ports, let requests under way end until C{gateway.drain} is over, then end them."""
@@ -159,19 +147,12 @@ class GatewayService(Service):
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-        deadline = float(self.built.config.gateway.drain)
-        listeners, self._listeners = self._listeners, {}
-        for opened in listeners.values():
-            self._retire(opened, deadline)
-        done: Deferred[Any] = DeferredList(list(self._retired))
-        done.addCallback(self._stopped)
-        return done
+        return self.ports.close(float(self.built.config.gateway.drain)).addCallback(self._stopped)
 
-    def _stopped(self, _: object) -> Deferred[Any]:
-        clusters, self._clusters = [*self._clusters.values(), *self._leaving], {}
-        self._leaving.clear()
-        closed = DeferredList([cluster.stop() for cluster in clusters])
-        return closed.addCallback(self._closed)
+    def _stopped(self, _: object) -> Deferred[Any] | None:
+        if self.clusters is None:
+            return self._closed(None)
+        return self.clusters.stop().addCallback(self._closed)
 
     def _closed(self, _: object) -> Deferred[None] | None:
         if self._resolver is not None:
@@ -183,7 +164,7 @@ class GatewayService(Service):
     @property
     def addresses(self) -> dict[str, Any]:
         """Where each listener really listens (a port 0 is chosen by the kernel), by its name."""
-        return {opened.listener.name: opened.port.getHost() for opened in self._listeners.values()}
+        return self.ports.addresses
 
     # -- reload
 
@@ -198,7 +179,7 @@ class GatewayService(Service):
             return self._join()
         _log.info("loading {path} anew", path=self._path)
         reading: Deferred[Build] = deferToThreadPool(
-            self._reactor, self._reactor.getThreadPool(), _quietly, build, self._path
+            self._reactor, self._reactor.getThreadPool(), build_quietly, self._path
         )
         self._loading = reading.addCallback(self._loaded).addErrback(self._kept).addBoth(self._settled)
         return self._join()
@@ -270,16 +251,16 @@ class GatewayService(Service):
         config = built.config
         log = self._open_log(built)
         try:
-            opened = self._open_ports(built)
-        except ConfigFaults:
+            opened = self.ports.open(config.listeners)
+        except ConfigFaults as error:
             if log is not None and log is not self._log:
                 log.close()
-            raise
+            raise built.loaded.faults(error.faults) from None
         # From here on nothing fails.
+        assert self.clusters is not None
         self._outlive()
         gateway = config.gateway
-        limits, timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
-        clusters = self._take_clusters(built)
+        clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters)
         self.built = built
         bound = built.bound
         self.plan = Plan(
@@ -292,8 +273,8 @@ class GatewayService(Service):
             forwarding=built.forwarding,
             record=self._record,
             count=self.counters.count,
-            total=timeouts.total,
-            body=limits.body,
+            total=float(gateway.timeouts.total),
+            body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
             pre_request=bound["PRE_REQUEST"],
             pre_upstream=bound["PRE_UPSTREAM"],
@@ -301,19 +282,7 @@ class GatewayService(Service):
             error=bound["ERROR"],
             post_response=bound["POST_RESPONSE"],
         )
-        for entry in config.listeners:
-            taken = opened[_key(entry)]
-            listener = taken.listener
-            listener.name = taken.front.name = entry.name
-            listener.codecs = [built.codecs[name] for name in entry.protocols]
-            listener.context.limits, listener.context.timeouts = limits, timeouts
-            listener.context.count = self.counters.scope("listener", entry.name).count
-        before, self._listeners = self._listeners, opened
-        for key, gone in before.items():
-            if key not in opened:
-                self._retire(gone, float(gateway.drain))
-        self.counters.keep("listener", [entry.name for entry in config.listeners])
-        self.counters.keep("upstream", list(clusters))
+        self.ports.take(opened, config, built.codecs, self.counters)
         self._set_log(log, built)
 
     def _outlive(self) -> None:
@@ -324,42 +293,7 @@ class GatewayService(Service):
     def _over(self, plan: weakref.ref[Plan]) -> None:
         remains = self._old.pop(plan)
         if self.running:
-            self._reactor.callInThread(_bury, remains)
-
-    def _take_clusters(self, built: Build) -> dict[str, Cluster]:
-        """The upstreams of a configuration: those that are there already, changed where they must be, and new ones."""
-        config = built.config
-        wanted: dict[str, model.Upstream | None] = {upstream.name: upstream for upstream in config.upstreams}
-        wanted.update((origin, None) for origin in built.router.clusters if origin not in wanted)
-        before, self._clusters = self._clusters, {}
-        for name, upstream in wanted.items():
-            scheme = name.partition("://")[0] if upstream is None else "http"
-            codec = built.codecs[upstream.protocol if upstream is not None and upstream.protocol else SCHEMES[scheme]]
-            cluster = before.pop(name, None)
-            if cluster is not None:
-                cluster.update(upstream, config.gateway, codec)
-            else:
-                assert self._resolver is not None
-                means = Means(
-                    reactor=self._reactor,
-                    wheel=self.wheel,
-                    resolver=self._resolver,
-                    count=self.counters.scope("upstream", name).count,
-                )
-                if upstream is None:
-                    cluster = Cluster.unnamed(name, config.gateway, codec, means)
-                else:
-                    cluster = Cluster.named(upstream, config.gateway, codec, means)
-                cluster.start()
-            self._clusters[name] = cluster
-        for cluster in before.values():
-            self._leaving.add(cluster)
-            self.wheel.after(LINGER, partial(self._leave, cluster))
-        return dict(self._clusters)
-
-    def _leave(self, cluster: Cluster) -> None:
-        if cluster in self._leaving:
-            cluster.drain().addCallback(lambda _: self._leaving.discard(cluster))
+            self._reactor.callInThread(bury, remains)
 
     def _set_log(self, log: AccessLog | None, built: Build) -> None:
         old, self._log = self._log, log
@@ -381,46 +315,6 @@ class GatewayService(Service):
             fault = ConfigError(f"cannot be opened: {error.strerror}", ("accessLog", "file"))
             raise built.loaded.faults([fault]) from None
 
-    def _open_ports(self, built: Build) -> dict[Key, Open]:
-        """The listeners of a configuration: those that are open already, and new ones."""
-        opened: dict[Key, Open] = {}
-        faults: list[ConfigError] = []
-        for index, entry in enumerate(built.config.listeners):
-            key = _key(entry)
-            found = self._listeners.get(key)
-            try:
-                opened[key] = self._open_port(entry) if found is None else found
-            except CannotListenError as error:
-                why = getattr(error.socketError, "strerror", None) or error.socketError
-                faults.append(ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address")))
-        if faults:
-            for key, made in opened.items():
-                if key not in self._listeners:
-                    made.port.stopListening()
-            raise built.loaded.faults(faults)
-        return opened
-
-    def _open_port(self, entry: model.Listener) -> Open:
-        front = Front(self, entry.name)
-        listener = Listener(entry.name, (), front, Context(self.wheel))
-        where = address.listen(entry.address)
-        if where.path:
-            port = self._reactor.listenUNIX(where.path, listener, backlog=BACKLOG, wantPID=True)
-        else:
-            port = self._reactor.listenTCP(where.port, listener, backlog=BACKLOG, interface=where.host)
-        return Open(port, listener, front)
-
-    def _retire(self, gone: Open, within: float) -> Deferred[Any]:
-        """Take no new connection, let the present ones end, but not for ever."""
-        stopped: Deferred[Any] = maybeDeferred(gone.port.stopListening)
-        drained: Deferred[Any] = gone.listener.drain()
-        last = self.wheel.after(within, gone.listener.abort)
-        drained.addCallback(lambda _: last.close())
-        ends: Deferred[Any] = DeferredList([stopped, drained])
-        self._retired.add(ends)
-        ends.addCallback(lambda _: self._retired.discard(ends))
-        return ends
-
     # -- records
 
     def _record(self, exchange: Exchange) -> None:
@@ -433,53 +327,3 @@ class GatewayService(Service):
         log = self._log
         if log is not None and log.wants(exchange):
             log.write(record(exchange))
-
-
-Key = tuple[address.Listen, str]
-
-
-def _key(entry: model.Listener) -> Key:
-    """What makes a listener the same one after a reload."""
-    where = address.listen(entry.address)
-    return where, entry.name if not where.port and not where.path else ""
-
-
-@dataclass(slots=True)
-class Open:
-    """One open port."""
-
-    port: IListeningPort
-    listener: Listener
-    front: Front
-
-
-def _quietly(function: Callable[[str], Build], path: str) -> Build:
-    """
-    Build in this thread, and hand the interpreter back to the event loop often.
-
-    No garbage is collected meanwhile, and none is looked for in what was built: either holds the interpreter for longer
-    than the event loop may wait.  A configuration refers to itself nowhere, so counting references is enough.
-    """
-    before, collects = sys.getswitchinterval(), gc.isenabled()
-    sys.setswitchinterval(SWITCH)
-    gc.disable()
-    try:
-        built = function(path)
-        if collects:
-            gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
-        return built
-    except ConfigFaults as error:
-        clear_frames(error.__traceback__)
-        for fault in error.faults:  # each would keep alive all that was at hand where it was found
-            fault.__traceback__ = fault.__context__ = fault.__cause__ = None
-        raise
-    finally:
-        sys.setswitchinterval(before)
-        if collects:
-            gc.enable()
-
-
-def _bury(remains: list[Any]) -> None:
-    """Let go of the parts of a large thing one by one, in a thread: all at once would hold the event loop up."""
-    while remains:
-        remains.pop()

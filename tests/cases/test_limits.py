@@ -128,7 +128,7 @@ def test_what_is_too_much_is_refused_while_it_comes(limits, make, limit, status,
             gateway.run()
             held = sum(
                 end.wire.pending()
-                for end in gateway.service._listeners[next(iter(gateway.service._listeners))].listener.connections
+                for end in next(iter(gateway.service.ports.opened.values())).listener.connections
             )
             assert held <= 1000 + 50
         assert answer(client.received).status == status

@@ -1,0 +1,85 @@
+"""
+The upstreams of a gateway, over all its configurations.
+
+Rules
+- An upstream is the same one after a reload when its name is (or its origin, for one that a target names by URL): what
+  did not change of it stays, connections above all.
+- One that is no longer wanted stays for L{LINGER} seconds: exchanges that began before may still be on their way to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList
+
+from protogate.config import model
+from protogate.interfaces import IStreamCodec
+from protogate.observe.counters import Counters
+from protogate.upstream.cluster import Cluster, Means
+
+LINGER: Final = 5.0
+"""Seconds that an upstream stays after it was removed."""
+
+
+class Clusters:
+    """
+    @param means: what every upstream works with; each counts in a scope of its own.
+    @ivar current: by name or origin.
+    @ivar leaving: those that were removed and are not closed yet.
+    """
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self.current: dict[str, Cluster] = {}
+        self.leaving: set[Cluster] = set()
+
+    def take(
+        self,
+        config: model.Config,
+        origins: Iterable[str],
+        codec: Callable[[str, str], IStreamCodec],
+        counters: Counters,
+    ) -> Mapping[str, Cluster]:
+        """
+        Make the upstreams what a configuration says.
+
+        @param origins: names and origins that its rules lead to.
+        @param codec: C{codec(protocol, scheme)}: by its name, or where that is empty by the scheme of a URL.
+        @return: by name or origin; not changed by later calls.
+        """
+        wanted: dict[str, model.Upstream | None] = {upstream.name: upstream for upstream in config.upstreams}
+        wanted.update((origin, None) for origin in origins if origin not in wanted)
+        before, self.current = self.current, {}
+        for name, upstream in wanted.items():
+            scheme = name.partition("://")[0] if upstream is None else "http"
+            spoken = codec("" if upstream is None else upstream.protocol, scheme)
+            cluster = before.pop(name, None)
+            if cluster is not None:
+                cluster.update(upstream, config.gateway, spoken)
+            else:
+                means = replace(self._means, count=counters.scope("upstream", name).count)
+                if upstream is None:
+                    cluster = Cluster.unnamed(name, config.gateway, spoken, means)
+                else:
+                    cluster = Cluster.named(upstream, config.gateway, spoken, means)
+                cluster.start()
+            self.current[name] = cluster
+        counters.keep("upstream", list(wanted))
+        for cluster in before.values():
+            self.leaving.add(cluster)
+            self._means.wheel.after(LINGER, partial(self._leave, cluster))
+        return dict(self.current)
+
+    def stop(self) -> Deferred[Any]:
+        """Drop everything now; fires when every connection is closed."""
+        clusters, self.current = [*self.current.values(), *self.leaving], {}
+        self.leaving.clear()
+        return DeferredList([cluster.stop() for cluster in clusters])
+
+    def _leave(self, cluster: Cluster) -> None:
+        if cluster in self.leaving:
+            cluster.drain().addCallback(lambda _: self.leaving.discard(cluster))
