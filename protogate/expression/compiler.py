@@ -7,10 +7,9 @@ of literals looks into a set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final
 
+from protogate.config.nearest import hint
 from protogate.errors import ConfigError
 from protogate.expression import cidr, regex
 from protogate.expression.code import Code, Table, constant
@@ -42,19 +41,9 @@ from protogate.expression.types import (
     list_of,
 )
 
-_STRING_METHODS: Final = (*PARTS, "matches", "size")
+_STRING_METHODS: Final = tuple(sorted((*PARTS, "matches", "size")))
 _FUNCTIONS: Final = ("inCidr", "size")
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """C{; did you mean …?}, or what is known when nothing is near."""
-    known = sorted(known)
-    folded = {other.lower(): other for other in known}
-    near = get_close_matches(name.lower(), folded, 1, 0.6)
-    if near:
-        return f'; did you mean "{folded[near[0]]}"?'
-    return f"; known: {', '.join(known)}"
 
 
 def compile(node: Node, names: Space) -> Code:  # noqa: A001
@@ -115,7 +104,7 @@ class _Compiler:
             raise Fault('"response" exists from the stage PRE_RESPONSE on, this is evaluated before', node.at)
         if node.name in TEMPLATE:
             raise Fault(f'"{node.name}" exists in templates only', node.at)
-        raise Fault(f'unknown name "{node.name}"{suggestion(node.name, self._names)}', node.at)
+        raise Fault(f'unknown name "{node.name}"; {hint(node.name, sorted(self._names))}', node.at)
 
     def _member(self, node: Member) -> Entry:
         of = self.entry(node.of)
@@ -125,13 +114,13 @@ class _Compiler:
             raise Fault(f'a string has no member "{node.name}"{_call(node.name)}', node.at)
         if isinstance(of, Table):
             whole = _spelled(node.of)
-            hint = f"size({whole})" if node.name == "size" else f"{whole}['{node.name}']"
-            raise Fault(f"{whole} is a map; write {hint}", node.at)
+            instead = f"size({whole})" if node.name == "size" else f"{whole}['{node.name}']"
+            raise Fault(f"{whole} is a map; write {instead}", node.at)
         entry: Entry | None = of.get(node.name)
         if entry is None:
             if node.name == "func" and node.of == Name(_start(node), 1, "request"):
                 raise Fault('"request.func" exists in templates only', node.at)
-            raise Fault(f'{_spelled(node.of)} has no member "{node.name}"{suggestion(node.name, of)}', node.at)
+            raise Fault(f'{_spelled(node.of)} has no member "{node.name}"; {hint(node.name, sorted(of))}', node.at)
         return entry
 
     def _index(self, node: Index) -> Code:
@@ -183,11 +172,11 @@ class _Compiler:
     def _relation(self, node: Relation) -> Code:
         left, right = self.value(node.left), self.value(node.right)
         if not comparable(left.type, right.type):
-            hint = ""
+            advice = ""
             if "null" in (left.type.name, right.type.name):
-                hint = "; nothing is null here: what is missing is empty"
+                advice = "; nothing is null here: what is missing is empty"
             raise Fault(
-                f'"{node.operator}" cannot compare {left.type.described} with {right.type.described}{hint}', node.at
+                f'"{node.operator}" cannot compare {left.type.described} with {right.type.described}{advice}', node.at
             )
         if node.operator not in ("==", "!=") and left.type not in ORDERED:
             raise Fault(f'"{node.operator}" needs numbers, strings or bools, this is {left.type.described}', node.at)
@@ -205,8 +194,8 @@ class _Compiler:
                 raise Fault(str(error), _start(node.left)) from None
         right = self.value(node.right)
         if not is_list(right.type):
-            hint = "; use .contains()" if right.type == STRING else ""
-            raise Fault(f'"in" needs a list or a map on its right, this is {right.type.described}{hint}', node.at)
+            advice = "; use .contains()" if right.type == STRING else ""
+            raise Fault(f'"in" needs a list or a map on its right, this is {right.type.described}{advice}', node.at)
         element = right.type.element
         if element is not None and not comparable(left.type, element):
             raise Fault(f'"in": {left.type.described} is never in a {right.type}', node.at)
@@ -249,7 +238,7 @@ class _Compiler:
             raise Fault("has() is not in the language; write 'name' in request.headers", node.at)
         if node.name in _STRING_METHODS:
             raise Fault(f"{node.name} is called on a string: request.path.{node.name}(…)", node.at)
-        raise Fault(f'unknown function "{node.name}"{suggestion(node.name, _FUNCTIONS)}', node.at)
+        raise Fault(f'unknown function "{node.name}"; {hint(node.name, _FUNCTIONS)}', node.at)
 
     def _method(self, node: Call, of: Node) -> Code:
         if node.name in _MACROS:
@@ -260,9 +249,9 @@ class _Compiler:
         entry = self.entry(of)
         if node.name not in _STRING_METHODS:
             if isinstance(entry, Code) and entry.type == STRING:
-                raise Fault(f'a string has no function "{node.name}"{suggestion(node.name, _STRING_METHODS)}', node.at)
+                raise Fault(f'a string has no function "{node.name}"; {hint(node.name, _STRING_METHODS)}', node.at)
             if isinstance(entry, Code | Table):
-                known = suggestion(node.name, ["size"]) if _sized(entry) else ""
+                known = f"; {hint(node.name, ['size'])}" if _sized(entry) else ""
                 raise Fault(f'{_described(entry)} has no function "{node.name}"{known}', node.at)
             raise Fault(f'{_spelled(of)} has no function "{node.name}"', node.at)
         text = self.value(of)

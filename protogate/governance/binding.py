@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zope.interface import Interface
@@ -21,6 +20,8 @@ from zope.interface.verify import verifyObject
 
 from protogate import cohort
 from protogate.config.faults import ConfigFaults, line, under
+from protogate.config.nearest import hint
+from protogate.config.scalar import shown
 from protogate.errors import ConfigError
 from protogate.expression import condition, template
 from protogate.governance.stages import ALIASES, POST_RESPONSE, SEE_RESPONSE, STAGES
@@ -294,6 +295,4 @@ class _Entry:
 
 
 def _unknown_stage(stage: str) -> str:
-    near = get_close_matches(stage.upper(), (*STAGES, *ALIASES), 1)
-    hint = f", did you mean {near[0]}?" if near else f"; there are {', '.join(STAGES)}"
-    return f"unknown stage {stage!r}{hint}"
+    return f"unknown stage {shown(stage)}; {hint(stage, (*STAGES, *ALIASES))}"

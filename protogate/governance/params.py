@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
+from protogate.config import scalar
 from protogate.config.faults import ConfigFaults
+from protogate.config.nearest import hint
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
 from protogate.message import Field
@@ -34,17 +35,7 @@ _value = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?").fullmatch
 
 def shown(value: object) -> str:
     """A value of the configuration, as messages show it."""
-    if isinstance(value, Template):
-        return "a template"
-    if isinstance(value, str):
-        return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}…"'
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "nothing" if value is None else str(value)
+    return "a template" if isinstance(value, Template) else scalar.shown(value)
 
 
 class Fields:
@@ -92,7 +83,7 @@ class Params:
         if known:
             for name in params:
                 if name not in known:
-                    self.fault(_unknown(name, known), name)
+                    self.fault(f"unknown parameter {shown(name)}; {hint(name, known)}", name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._params
@@ -152,14 +143,14 @@ class Params:
 
     def lines(self, name: str | None = None) -> list[Line]:
         """
-        Fields to write: an object of names and values.  A value is a text, a template, or a list of them: a line each.
+        Fields to write: a mapping of names to values.  A value is a text, a template, or a list of them: a line each.
 
-        @param name: the parameter that holds the object; None = the parameters are the fields.
+        @param name: the parameter that holds the mapping; None = the parameters are the fields.
         """
         path: tuple[str, ...] = () if name is None else (name,)
         fields = self._params if name is None else self._params.get(name, {})
         if not isinstance(fields, Mapping):
-            self.fault(f"expected an object of field names and values, got {shown(fields)}", *path)
+            self.fault(f"expected a mapping of field names and values, got {shown(fields)}", *path)
             return []
         lines: list[Line] = []
         for field, value in fields.items():
@@ -200,12 +191,6 @@ class Params:
         return value
 
 
-def _unknown(name: object, known: tuple[str, ...]) -> str:
-    near = get_close_matches(str(name), known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-    return f"unknown parameter {shown(name)}; {hint}"
-
-
 def _no_text(value: object) -> str:
-    hint = ": put it in quotes" if isinstance(value, (int, float)) else ""
-    return f"expected a text, got {shown(value)}{hint}"
+    advice = "; put it in quotes" if isinstance(value, (int, float)) else ""
+    return f"expected a text, got {shown(value)}{advice}"

@@ -121,7 +121,7 @@ def test_only_some_of_many_faults_are_listed():
         ({}, "expected allow, deny, or both"),
         ({"deny": "10.0.0.0/8"}, "expected a list"),
         ({"deny": [], "status": 200}, "from 400 to 599"),
-        ({"denny": []}, "did you mean deny"),
+        ({"denny": []}, 'did you mean "deny"'),
     ],
 )
 def test_what_cannot_be_built(params, message):

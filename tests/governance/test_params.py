@@ -33,7 +33,7 @@ def test_one_fault_is_raised_alone_and_several_together():
     with pytest.raises(ConfigFaults) as several:
         reader.done()
     assert [fault.message for fault in several.value.faults] == [
-        'unknown parameter "alow"; did you mean allow?',
+        'unknown parameter "alow"; did you mean "allow"?',
         'unknown parameter "x"; known: allow, deny',
     ]
 
@@ -50,11 +50,11 @@ def test_text():
     [
         ({}, "a is missing"),
         ({"a": None}, "expected a text, got nothing"),
-        ({"a": 3}, "expected a text, got 3: put it in quotes"),
-        ({"a": True}, "expected a text, got true: put it in quotes"),
-        ({"a": 1.5}, "expected a text, got 1.5: put it in quotes"),
+        ({"a": 3}, "expected a text, got 3; put it in quotes"),
+        ({"a": True}, "expected a text, got true; put it in quotes"),
+        ({"a": 1.5}, "expected a text, got 1.5; put it in quotes"),
         ({"a": ["x"]}, "expected a text, got a list"),
-        ({"a": {"x": 1}}, "expected a text, got an object"),
+        ({"a": {"x": 1}}, "expected a text, got a mapping"),
     ],
 )
 def test_what_is_no_text(params, message):

@@ -64,7 +64,7 @@ def test_faults_name_their_entry():
         ({}, "at least one field name"),
         ({"names": []}, "at least one field name"),
         ({"names": "server"}, "expected a list"),
-        ({"names": ["a"], "name": ["b"]}, "did you mean names"),
+        ({"names": ["a"], "name": ["b"]}, 'did you mean "names"'),
     ],
 )
 def test_what_cannot_be_built(params, message):

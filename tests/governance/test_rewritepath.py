@@ -144,7 +144,7 @@ def test_whatever_a_template_brings_target_and_path_agree(fakes):
         ({"regex": "(", "replacement": "/b"}, ("regex",), ""),
         ({"regex": "^/(a)", "replacement": r"/\2"}, ("replacement",), "invalid group reference"),
         ({"regex": "^/(a)", "replacement": r"/\g<x>"}, ("replacement",), "unknown group name"),
-        ({"regexp": "^/a", "replacement": "/b"}, ("regexp",), "did you mean regex"),
+        ({"regexp": "^/a", "replacement": "/b"}, ("regexp",), 'did you mean "regex"'),
     ],
 )
 def test_what_cannot_be_built(params, path, message):
