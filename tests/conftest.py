@@ -65,10 +65,41 @@ class Failures:
         )
 
 
+class Frozen:
+    """
+    Stands for C{gc.freeze}.  A gateway that loads its configuration anew hides from the collector what is there at that
+    moment, and with it what the test leaves behind.
+
+    @ivar late: whether somebody called it since the last L{collect}.
+    """
+
+    def __init__(self) -> None:
+        self.late = False
+        self._freeze = gc.freeze
+        gc.freeze = self
+
+    def __call__(self) -> None:
+        self.late = True
+        self._freeze()
+
+    def collect(self) -> None:
+        """Collect garbage, wherever it is."""
+        if self.late:
+            gc.unfreeze()
+        gc.collect()
+        if self.late:
+            self._freeze()
+            self.late = False
+
+
+frozen = Frozen()
+
+
 def pytest_collection_finish() -> None:
     """What exists by now is no garbage: leave it out of the collection after each test, which is then quick."""
     gc.collect()
     gc.freeze()
+    frozen.late = False
 
 
 @pytest.fixture
@@ -131,7 +162,7 @@ def clean(request: pytest.FixtureRequest, failures: Failures) -> Iterator[None]:
                 break
             pytest_twisted.blockon(deferLater(reactor, 0))
             calls, selectables = _dirt(reactor, before)
-    gc.collect()
+    frozen.collect()
     faults = []
     if failures.events:
         faults.append(f"logged and not expected (flush_errors takes those that are):\n{failures.report()}")
