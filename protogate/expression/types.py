@@ -34,7 +34,6 @@ UINT: Final = Type("uint")
 DOUBLE: Final = Type("double")
 STRING: Final = Type("string")
 NULL: Final = Type("null")
-MAP: Final = Type("map")
 
 NUMBERS: Final = frozenset({INT, UINT, DOUBLE})
 ORDERED: Final = NUMBERS | {STRING, BOOL}

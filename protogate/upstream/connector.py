@@ -21,10 +21,10 @@ from twisted.python.failure import Failure
 
 from protogate.config.address import spelled
 from protogate.context import Context
-from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase
 from protogate.interfaces import IClientConnection, IStreamCodec
 from protogate.upstream.pool import Times
-from protogate.upstream.refusal import refusal
+from protogate.upstream.refusal import late, refusal, unresolved
 from protogate.upstream.resolver import Resolver, literal
 
 MOST_ADDRESSES: Final = 4
@@ -125,15 +125,7 @@ class Attempt:
             self.times.dns = self._lap()
             reason = failure.value
             if not isinstance(reason, Abort):
-                reason = Abort(
-                    f"cannot resolve {self.connector.host}: {reason!r}",
-                    UPSTREAM,
-                    502,
-                    ALWAYS,
-                    error="dns_error",
-                    phase=Phase.DNS,
-                    detail="name resolution failed",
-                )
+                reason = unresolved(self.connector.host, repr(reason))
             self._fail(reason)
 
     # -- TCP
@@ -236,16 +228,7 @@ class Attempt:
 
     def _timeout(self, phase: Phase, seconds: float) -> Abort:
         self.connector.context.count(f"{phase}_timeout")
-        plain = timeout(phase, UPSTREAM, seconds, ALWAYS)
-        return Abort(
-            f"{self.connector.name}: {plain.reason}",
-            plain.who,
-            plain.status,
-            plain.retry,
-            error=plain.error,
-            phase=plain.phase,
-            detail=plain.detail,
-        )
+        return late(self.connector.name, phase, UPSTREAM, seconds)
 
     def _fail(self, reason: Abort) -> None:
         self._release()

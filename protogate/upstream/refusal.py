@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from typing import Final
 
 from twisted.internet import error
 from twisted.internet.error import ConnectError
 
-from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, Who, timeout
+from protogate.message import Field
 
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 """Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
@@ -28,8 +30,13 @@ def gone(why: str) -> Abort:
 
 
 def queued(name: str, seconds: float) -> Abort:
-    """For who waited too long for a connection: L{timeout}, with Retry-After."""
-    plain = timeout(Phase.QUEUE, GATEWAY, seconds, ALWAYS)
+    """For who waited too long for a connection."""
+    return late(name, Phase.QUEUE, GATEWAY, seconds, RETRY_AFTER)
+
+
+def late(name: str, phase: Phase, who: Who, seconds: float, headers: Sequence[Field] = ()) -> Abort:
+    """L{timeout} of what is done for an endpoint or a name, which it names."""
+    plain = timeout(phase, who, seconds, ALWAYS)
     return Abort(
         f"{name}: {plain.reason}",
         plain.who,
@@ -38,7 +45,20 @@ def queued(name: str, seconds: float) -> Abort:
         error=plain.error,
         phase=plain.phase,
         detail=plain.detail,
-        headers=RETRY_AFTER,
+        headers=headers,
+    )
+
+
+def unresolved(host: str, why: str) -> Abort:
+    """For who asks for the addresses of a name that has none, or of which nobody knows them."""
+    return Abort(
+        f"cannot resolve {host}: {why}",
+        UPSTREAM,
+        502,
+        ALWAYS,
+        error="dns_error",
+        phase=Phase.DNS,
+        detail="name resolution failed",
     )
 
 

@@ -28,8 +28,9 @@ from twisted.names.hosts import searchFileForAll
 from twisted.python.filepath import FilePath
 
 from protogate.context import uncounted
-from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase
+from protogate.errors import Abort
 from protogate.upstream.query import LONGEST, RETRIES, SHORTEST, Query, in_order
+from protogate.upstream.refusal import unresolved
 from protogate.wheel import Wheel
 
 HOSTS_TTL: Final = 60.0
@@ -95,13 +96,13 @@ class Resolver:
         if isinstance(answer, Deferred):
             return answer.addCallback(_addresses, host)
         if not answer.values:
-            return fail(_unknown(host, NOTHING))
+            return fail(unresolved(host, NOTHING))
         return answer.values
 
     def look(self, host: str, services: bool = False) -> Answer | Deferred[Answer]:
         """The same with its TTL, or its SRV records.  No such name gives an empty answer, not a failure."""
         if self._closed:
-            return fail(_unknown(host, "the resolver was closed"))
+            return fail(unresolved(host, "the resolver was closed"))
         if not services and literal(host):
             return Answer((host,), self.wheel.now() + LONGEST)
         name = self._name(host, services)
@@ -195,7 +196,7 @@ class Name:
         query, self._query = self._query, None
         if query is not None:
             query.close()
-        self._tell(_unknown(self._host, "the resolver was closed"))
+        self._tell(unresolved(self._host, "the resolver was closed"))
 
     def _usable(self, now: float) -> bool:
         """Whether there is an old answer that may still be served."""
@@ -233,7 +234,7 @@ class Name:
     def _lost(self, error: BaseException) -> None:
         self._query = None
         self._resolver.count("dns_failure")
-        self._reason = _unknown(self._host, _words(error))
+        self._reason = unresolved(self._host, _words(error))
         self._failed = self._resolver.wheel.now() + SHORTEST
         self._tell(self._reason)
 
@@ -253,7 +254,7 @@ class Name:
 
 def _addresses(answer: Answer, host: str) -> Sequence[str]:
     if not answer.values:
-        raise _unknown(host, NOTHING)
+        raise unresolved(host, NOTHING)
     return answer.values
 
 
@@ -261,18 +262,6 @@ def _words(error: BaseException) -> str:
     # A DomainError carries the whole message of the server, of which its class says what matters.
     name = type(error).__name__
     return name if isinstance(error, DomainError) else f"{name}: {error}"
-
-
-def _unknown(host: str, why: str) -> Abort:
-    return Abort(
-        f"cannot resolve {host}: {why}",
-        UPSTREAM,
-        502,
-        ALWAYS,
-        error="dns_error",
-        phase=Phase.DNS,
-        detail="name resolution failed",
-    )
 
 
 class System(client.Resolver):
