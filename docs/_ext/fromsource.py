@@ -71,7 +71,7 @@ class Rules(Directive):
     def run(self) -> list[nodes.Node]:
         """docutils."""
         text = rules(self.arguments[0])
-        return [nodes.literal_block(text, text, language="none")]
+        return [nodes.container("", nodes.literal_block(text, text, language="none"), classes=["rules"])]
 
 
 class States(Directive):
