@@ -26,6 +26,13 @@ _AUTHORITY: Final = re.compile(rb"(?:(" + _NAME + rb")\.?|\[([0-9A-Fa-f:.]+)\])(
 _COMMON_HOST: Final = re.compile(rb"([a-z0-9-]+(?:\.[a-z0-9-]+)*+)(?::[0-9]{1,4})?").fullmatch
 
 
+LONGEST: Final = 260
+"""
+Bytes of an authority that may be remembered: a name has 253 characters at most (RFC 1035, 2.3.4), and a port six.  A
+stranger can make one much longer, and thousands of those would be megabytes.
+"""
+
+
 def authority(value: bytes) -> tuple[str, int | None]:
     """
     Host and port of C{uri-host [ ":" port ]} (RFC 9110, 4.2.4; RFC 3986, 3.2.2).

@@ -31,7 +31,7 @@ from protogate.exchange import date, problem
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
 from protogate.message import Peer, Request, Response, tunnels
-from protogate.uri import authority, canonical
+from protogate.uri import LONGEST, authority, canonical
 
 if TYPE_CHECKING:
     from protogate.exchange.plan import Plan
@@ -201,7 +201,8 @@ class Exchange:
             else:
                 if len(_proper) >= KNOWN:
                     _proper.clear()
-                _proper.add(host)
+                if len(host) <= LONGEST:
+                    _proper.add(host)
 
     def _admitted(self, answer: Response | None) -> Answer:
         if answer is not None:

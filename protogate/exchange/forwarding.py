@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from protogate.message import Field, Headers, Peer, Request
-from protogate.uri import authority
+from protogate.uri import LONGEST, authority
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -108,9 +108,11 @@ class Forwarding:
             key = (peer.ip, request.scheme, request.authority)
             found = self._fresh.get(key)
             if found is None:
+                found = tuple(self._fields([peer.ip], request.scheme, request.authority))
                 if len(self._fresh) >= KNOWN:
                     self._fresh.clear()
-                found = self._fresh[key] = tuple(self._fields([peer.ip], request.scheme, request.authority))
+                if len(request.authority) <= LONGEST:
+                    self._fresh[key] = found
             fields = found
         dirty = False
         for name, _ in headers:

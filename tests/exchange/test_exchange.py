@@ -20,6 +20,7 @@ from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
 from protogate.exchange.plan import Plan
 from protogate.message import Peer, Request, Response
+from protogate.uri import LONGEST
 from protogate.wheel import Wheel
 
 
@@ -597,3 +598,8 @@ def test_the_memory_of_proper_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) 
         assert world.begin(request).status == 200
         assert request.authority in known
         assert len(known) <= 3
+    known.clear()
+    request = world.request()
+    request.authority = b"a" * (LONGEST + 1)
+    assert world.begin(request).status == 200
+    assert not known

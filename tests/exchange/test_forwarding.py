@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from protogate.exchange.forwarding import Forwarding, plain
 from protogate.message import Headers, Peer, Request
+from protogate.uri import LONGEST
 
 TRUSTED = ["10.0.0.0/8", "2001:db8::/32"]
 
@@ -177,6 +178,16 @@ def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(forwarding._trusts) <= 3
         assert len(forwarding._fresh) <= 3
     assert not forwarding.trusts("no address")
+
+
+def test_a_host_that_is_no_name_is_not_remembered() -> None:
+    forwarding = Forwarding("edge")
+    for size, known in ((LONGEST, 1), (LONGEST + 1, 1), (8000, 1)):
+        asked = request(ip="192.0.2.1")
+        asked.authority = b"a" * size
+        forwarding.write(asked, asked.peer)
+        assert asked.headers.get(b"x-forwarded-host") == asked.authority
+        assert len(forwarding._fresh) == known
 
 
 @given(st.lists(st.binary(max_size=40), max_size=4), st.sampled_from(["x-forwarded-for", "forwarded"]))
