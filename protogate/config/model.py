@@ -130,7 +130,7 @@ class Gateway(Model, frozen=True, kw_only=True):
     name: str = "protogate"
     """How this gateway calls itself, e.g. in Via and in records."""
     zone: str = ""
-    """Routes and endpoints of another zone are not for this gateway; empty = for all."""
+    """Entries of rules that name another zone are not for this gateway."""
     workers: Literal[0] = 0
     """Processes; 0 = in this very process, the only choice so far."""
     trusted_proxies: tuple[Network, ...] = ()
@@ -168,7 +168,7 @@ class Endpoint(Model, frozen=True, kw_only=True):
     weight: Weight = 100
     """Its share of the requests, 0 to 1000; 0 = none."""
     zone: str = ""
-    """Its network zone; empty = any."""
+    """Where it is, for people: it decides nothing in this release."""
 
 
 class Discovery(Model, frozen=True, kw_only=True):
