@@ -1,6 +1,7 @@
 """
-Authority, path, query and cookies: each is read here and nowhere else, so routing, access rules and upstreams cannot
-disagree about them (RFC 3986, RFC 9110 4.2, RFC 6265).
+Authority, path, query and cookies of requests: each is read here and nowhere else, so routing, access rules and
+upstreams cannot disagree about them (RFC 3986, RFC 9110 4.2, RFC 6265).  What a configuration says of addresses is read
+by L{protogate.config.address}.
 
 Rules
 - Bytes come in, text goes out.  Validation is by byte patterns only: C{int()}, C{strip()} and C{isdigit()} accept

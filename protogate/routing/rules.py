@@ -1,5 +1,5 @@
 """
-JSON rule → frozen Rule, Route, Target: everything is compiled and checked here, at load.
+A rule of the configuration → frozen Rule, Route, Target: everything is compiled and checked here, at load.
 
 - A L{Rule} says which requests it is for.  The first that matches decides.
 - A L{Route} is one entry of a rule: the first whose condition holds.  Entries of another zone are dropped at load.

@@ -159,8 +159,8 @@ class Router:
         @param random: decides where the sequences of weights start.
         @raise ConfigFaults: with every fault of every rule.
         """
-        # Seeded once: asking the system each time gives the interpreter up and takes it back so often that an event loop
-        # that waits for it, while a configuration is loaded anew, never gets it.
+        # Seeded once: asking the system each time gives the interpreter up and takes it back so often that an event
+        # loop that waits for it, while a configuration is loaded anew, never gets it.
         random = random or Random()
         faults: list[ConfigError] = []
         built = [_rules.build(index, rule, gateway, faults, random) for index, rule in enumerate(rules)]

@@ -60,7 +60,8 @@ class Answer:
     """
     What a name stands for.
 
-    @ivar values: addresses, or L{Service}s; never empty unless the name surely stands for nothing.
+    @ivar values: addresses, or L{protogate.upstream.query.Service}s; never empty unless the name surely stands for
+        nothing.
     @ivar until: when to ask again, seconds on the wheel's clock.
     """
 
@@ -70,7 +71,7 @@ class Answer:
 
 class Resolver:
     """
-    @param dns: who is asked: L{system} for what /etc/resolv.conf says, or anything that provides IResolver.
+    @param dns: who is asked: L{System} for what /etc/resolv.conf says, or anything that provides IResolver.
     @param count: told C{"dns_query"}, C{"dns_failure"}, C{"dns_stale"}.
     @param hosts: path of a hosts(5) file.
     """

@@ -172,6 +172,14 @@ class Taker:
         self.end = ("abort", reason)
 
 
+class Slow(Taker):
+    """A sink that pauses its source at each write."""
+
+    def write(self, data):
+        super().write(data)
+        self.body.pauseProducing()
+
+
 class Giver:
     """A source: gives its chunks as soon as somebody wants them, and ends unless told not to."""
 

@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-from ends import HIGH, Caller, Giver, Taker
+from ends import HIGH, Caller, Giver, Slow, Taker
 from twisted.internet.defer import CancelledError
 from zope.interface.verify import verifyObject
 
@@ -448,11 +448,6 @@ def test_lost_connections_say_whether_another_attempt_is_safe(data, error, retry
 
 
 def test_what_was_read_before_the_reset_counts():
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     for clean in (True, False):
         caller = Caller()
         caller.ask()
@@ -466,11 +461,6 @@ def test_what_was_read_before_the_reset_counts():
 
 
 def test_what_was_read_before_fin_counts_too():
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     caller = Caller()
     caller.ask()
     caller.feed(b"HTTP/1.1 200 OK\r\n\r\nab")
@@ -661,11 +651,6 @@ def test_the_end_of_an_empty_body_is_no_end_of_the_tunnel():
 
 
 def test_a_slow_reader_pauses_the_upstream():
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     caller = Caller()
     caller.ask()
     caller.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -781,11 +766,6 @@ def test_a_response_that_stalls_is_broken():
 
 
 def test_a_response_that_is_held_back_does_not_stall():
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     caller = Caller(response_stall=60)
     caller.ask()
     caller.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na")

@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-from ends import HIGH, App, Giver, Taker, Wire, never, reading
+from ends import HIGH, App, Giver, Slow, Taker, Wire, never, reading
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import ISSLTransport
@@ -853,12 +853,6 @@ def test_bytes_wait_for_the_101():
 def test_a_paused_tunnel_keeps_what_came_before_fin():
     app = App()
     origin, _ = tunnel(app)
-
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     takers = []
     app.answer = lambda request: takers.append(Slow(request.body)) or Response(101, [], origin.body)
     app.feed(SOCKET)
@@ -958,12 +952,6 @@ def test_a_transport_without_half_close_is_closed():
 
 def test_a_slow_reader_pauses_the_upload_and_keeps_little():
     takers = []
-
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     app = App(lambda request: takers.append(Slow(request.body)) or Deferred())
     app.feed(POST + b"Content-Length: 1000000\r\n\r\n")
     fed = 0
@@ -978,12 +966,6 @@ def test_a_slow_reader_pauses_the_upload_and_keeps_little():
 
 def test_a_client_that_leaves_while_its_upload_is_paused_is_noticed():
     cancelled = []
-
-    class Slow(Taker):
-        def write(self, data):
-            super().write(data)
-            self.body.pauseProducing()
-
     app = App(lambda request: Slow(request.body) and never(cancelled)).feed(POST + b"Content-Length: 999\r\n\r\nab")
     app.feed(b"cd")
     assert app.wire.reading

@@ -6,11 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from fake_upstream import Outcome, ask
+from fake_upstream import FakeSink, Outcome, ask
 
 from protogate.body import Body
 from protogate.config import model
-from protogate.errors import Abort
 from protogate.message import Request
 from protogate.testing.names import Names
 from protogate.testing.reactor import MemoryReactor
@@ -80,30 +79,12 @@ class Bench:
     def read(self, outcome: Outcome) -> bytes:
         """Take the body of an answer."""
         assert outcome.response is not None
-        sink = Taken()
+        sink = FakeSink()
         body = outcome.response.body
         if body is not None:
             body.attach(sink)  # type: ignore[arg-type]
         self.reactor.run()
         return sink.data
-
-
-class Taken:
-    """A sink that keeps everything."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.aborted: Abort | None = None
-        self.finished = False
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-    def finish(self, trailers: Any = None) -> None:
-        self.finished = True
-
-    def abort(self, reason: Abort) -> None:
-        self.aborted = reason
 
 
 def test_one_connection_serves_many_requests_and_is_closed_when_idle() -> None:
