@@ -100,6 +100,8 @@ class Abort(Exception):
 
 CLIENT_GONE: Final = Abort("the client left", CLIENT, 499)
 """What a server codec says of a connection that its client closed or reset.  499 is for the record only."""
+CUT_OFF: Final = Abort("the gateway cut the connection off", GATEWAY, 503)
+"""What a server codec says of a connection that it was told to abort, e.g. when the wait of a stop is over."""
 
 
 class ConfigError(ValueError):

@@ -11,17 +11,14 @@ Rules
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolver
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -41,6 +38,7 @@ from protogate.observe.accesslog import AccessLog
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.routing.rules import forwarded
+from protogate.signals import Signals
 from protogate.upstream.cluster import Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
@@ -71,7 +69,7 @@ class GatewayService(Service):
     @param built: what was made of it.
     @param reactor: to run on; None = the installed one.
     @param now: seconds on a clock that only goes forward.
-    @param signals: whether SIGHUP loads the configuration anew.
+    @param signals: whether to mind signals (L{protogate.signals}).
     @param dns: who knows the addresses of upstreams; None = what the system's resolv.conf says.
     @ivar plan: what a request that comes in now follows.
     @ivar reloads: how often the configuration was loaded anew, with success.
@@ -96,7 +94,8 @@ class GatewayService(Service):
 
             reactor = installed
         # Absolute: a daemon may change its folder.
-        self._path, self._reactor, self._signals = os.path.abspath(path), reactor, signals
+        self._path, self._reactor = os.path.abspath(path), reactor
+        self._signals = Signals(reactor) if signals else None
         self.wheel = Wheel(reactor, now=now)
         self.counters = Counters()
         self.reloads = 0
@@ -111,7 +110,6 @@ class GatewayService(Service):
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
         self._again = False
         self._watch: FileWatch | None = None
-        self._hangup: Any = None
 
     # -- life
 
@@ -133,33 +131,42 @@ class GatewayService(Service):
         self.privilegedStartService()
         super().startService()  # type: ignore[no-untyped-call]
         self._follow()
-        if self._signals and hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            self._hangup = signal.signal(signal.SIGHUP, self._hung)
+        if self._signals is not None:
+            self._signals.serve(self.reload)
         for name, address in self.addresses.items():
             _log.info("listener {name}: {address}", name=name, address=address)
 
     def stopService(self) -> Deferred[None]:
         """Twisted: close the ports, let requests under way end until C{gateway.drain} is over, then end them."""
         super().stopService()  # type: ignore[no-untyped-call]
-        if self._hangup is not None:
-            signal.signal(signal.SIGHUP, self._hangup)
-            self._hangup = None
+        if self._signals is not None:
+            self._signals.drain(self._hurry)
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
         return self.ports.close(float(self.built.config.gateway.drain)).addCallback(self._stopped)
 
-    def _stopped(self, _: object) -> Deferred[Any] | None:
+    def _stopped(self, _: object) -> Deferred[Any]:
         if self.clusters is None:
             return self._closed(None)
         return self.clusters.stop().addCallback(self._closed)
 
-    def _closed(self, _: object) -> Deferred[None] | None:
+    def _hurry(self) -> None:
+        """Whoever asked for the stop does not want to wait for it."""
+        _log.info("requests under way are cut off")
+        self.ports.abort()
+
+    def _closed(self, _: object) -> Deferred[None]:
         if self._resolver is not None:
             self._resolver.close()
         self.wheel.stop()
         log, self._log = self._log, None
-        return None if log is None else log.stop()
+        ended = succeed(None) if log is None else log.stop()
+        return ended.addCallback(self._ended)
+
+    def _ended(self, result: None) -> None:
+        if self._signals is not None:
+            self._signals.release()
 
     @property
     def addresses(self) -> dict[str, Any]:
@@ -224,9 +231,6 @@ class GatewayService(Service):
             self._again = False
             self.reload()
         return result
-
-    def _hung(self, number: int, frame: FrameType | None) -> None:
-        self._reactor.callFromThread(self.reload)
 
     def _follow(self) -> None:
         """Watch the file, or stop watching it."""

@@ -19,7 +19,7 @@ from twisted.internet.interfaces import ISSLTransport
 
 from protogate.body import Body
 from protogate.connection import LINGER_BYTES, PATIENCE
-from protogate.errors import CLIENT, CLIENT_GONE, Abort, Phase, timeout
+from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IService
 from protogate.message import CONNECT, Field, Peer, Request, ignore
@@ -283,10 +283,16 @@ class Server(Stream):
             self.half = None
             self.close()
         else:
+            half.lost(CLIENT_GONE)
             self.abort()
 
     def gone(self, half: Half) -> Abort:
         return CLIENT_GONE
+
+    def abort(self) -> None:
+        if self.half is not None:
+            self.half.lost(CUT_OFF)  # unless somebody else ended it before
+        super().abort()
 
     def drain(self) -> None:
         self.draining = True

@@ -53,13 +53,13 @@ class Ports:
     """
     @param front: makes what serves the requests of the listener of that name.
     @ivar opened: what is open now.
-    @ivar retired: fires for each port that is on its way out.
+    @ivar retired: what is on its way out, by what fires when it is gone.
     """
 
     def __init__(self, reactor: Any, wheel: Wheel, front: Callable[[str], Any]) -> None:
         self._reactor, self._wheel, self._front = reactor, wheel, front
         self.opened: dict[Key, Open] = {}
-        self.retired: set[Deferred[Any]] = set()
+        self.retired: dict[Deferred[Any], Open] = {}
 
     @property
     def addresses(self) -> dict[str, Any]:
@@ -120,6 +120,11 @@ class Ports:
             self._retire(one, within)
         return DeferredList(list(self.retired))
 
+    def abort(self) -> None:
+        """Wait no longer for what is on its way out."""
+        for gone in list(self.retired.values()):
+            gone.listener.abort()
+
     def _listen(self, entry: model.Listener) -> Open:
         front = self._front(entry.name)
         listener = Listener(entry.name, (), front, Context(self._wheel))
@@ -136,8 +141,8 @@ class Ports:
         last = self._wheel.after(within, gone.listener.abort)
         drained.addCallback(lambda _: last.close())
         ends: Deferred[Any] = DeferredList([stopped, drained])
-        self.retired.add(ends)
-        ends.addCallback(lambda _: self.retired.discard(ends))
+        self.retired[ends] = gone
+        ends.addCallback(lambda _: self.retired.pop(ends, None))
 
 
 def _key(entry: model.Listener) -> Key:

@@ -242,7 +242,8 @@ def test_a_removed_listener_lets_requests_end_and_closes_what_is_idle():
         gateway.advance(0.3)
         assert stuck.lost is not None, "the time for draining is over"
         assert stuck.received == b""
-        assert [each.status for each in gateway.records] == [200, 499]
+        assert [each.status for each in gateway.records] == [200, 503]
+        assert gateway.records[1].who == "gateway", "it was not the client that left"
         assert not stays.eof
         stays.close()
         gateway.run()

@@ -91,3 +91,40 @@ def test_an_interrupt_at_a_terminal_ends_it_as_well(neighbours: Neighbours, node
     gateway.running.signal(signal.SIGINT)
     assert gateway.running.wait() == CODE["protogate"]
     gateway.healthy()
+
+
+@BOTH
+def test_what_drains_is_not_disturbed_by_a_late_reload_or_a_second_request_to_stop(
+    neighbours: Neighbours, node: int, how: Start
+) -> None:
+    gateway = start(neighbours, config(node, accessLog={"file": "access.log"}), how)
+    held = f"/hold/late-{how}"
+    with wire(node) as behind, wire(gateway.port) as download:
+        download.send(f"GET {held} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        download.until(b"first\n")
+        gateway.running.signal(signal.SIGTERM)
+        eventually(lambda: not listens(gateway.port), "the port is closed")
+        gateway.running.signal(signal.SIGHUP)
+        gateway.running.signal(signal.SIGTERM)
+        assert ask(behind, f"/release/late-{how}") == b"yes\n"
+        assert download.rest() == b"\r\n5\r\nlast\n\r\n0\r\n\r\n"
+    assert gateway.running.wait() == CODE[how]
+    assert [record["target"] for record in gateway.records()] == [held]
+    gateway.healthy()
+
+
+@BOTH
+def test_an_interrupt_while_it_drains_ends_the_wait(neighbours: Neighbours, node: int, how: Start) -> None:
+    gateway = start(neighbours, config(node, gateway={"drain": "1h"}, accessLog={"file": "access.log"}), how)
+    with wire(gateway.port) as download:
+        download.send(f"GET /hold/hurry-{how} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        download.until(b"first\n")
+        gateway.running.signal(signal.SIGINT)
+        eventually(lambda: not listens(gateway.port), "the port is closed")
+        gateway.running.signal(signal.SIGINT)
+        gateway.running.wait()
+        with suppress(ConnectionResetError):
+            assert b"0\r\n\r\n" not in download.rest()
+    gateway.says("requests under way are cut off")
+    assert [record["who"] for record in gateway.records()] == ["gateway"]
+    gateway.healthy()

@@ -15,7 +15,7 @@ from zope.interface.verify import verifyObject
 
 from protogate.connection import LINGER_BYTES
 from protogate.context import Limits
-from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phase
+from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, GATEWAY, UPSTREAM, Abort, Phase
 from protogate.interfaces import IConnection, IStreamCodec
 from protogate.message import CONNECT, Response
 from protogate_http.http1 import Http1
@@ -669,6 +669,22 @@ def test_fin_before_the_answer_cancels():
     assert app.requests[0].gone is CLIENT_GONE
     assert app.closed == [CLIENT_GONE]
     assert app.wire.rst
+
+
+def test_a_client_that_is_cut_off_is_not_said_to_have_left():
+    cancelled = []
+    app = App(lambda request: never(cancelled)).feed(GET)
+    app.server.abort()
+    assert len(cancelled) == 1
+    assert app.requests[0].gone is CUT_OFF
+    giver = Giver(b"abc", ends=False)
+    late = App(lambda request: Response(200, [], giver.body)).feed(GET)
+    late.server.abort()
+    late.server.abort()
+    assert giver.stopped
+    assert (app.closed, late.closed) == ([CUT_OFF], [CUT_OFF])
+    assert app.wire.rst
+    assert late.wire.rst
 
 
 def test_gone_is_known_when_the_answer_is_cancelled_and_before_the_upload_breaks():
