@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -170,5 +172,7 @@ def test_make_run_answers_to_the_line_that_it_prints(neighbours: Neighbours, tmp
     assert b"\r\nx-service-call: " in head
     assert json.loads(body) == {"hello": "/hello", "from": "the demo upstream"}
     assert run([need("curl"), "-sS", f"http://127.0.0.1:{port}/ping"]).stdout == b"pong\n"
-    running.stop()
+    os.killpg(running.pid, signal.SIGINT)  # Ctrl-C reaches everybody
+    running.wait()
     eventually(lambda: not listens(port) and not listens(demo), "both have ended")
+    assert "Traceback" not in running.output()
