@@ -127,8 +127,7 @@ def test_what_is_too_much_is_refused_while_it_comes(limits, make, limit, status,
             sent += 50
             gateway.run()
             held = sum(
-                end.wire.pending()
-                for end in next(iter(gateway.service.ports.opened.values())).listener.connections
+                end.wire.pending() for end in next(iter(gateway.service.ports.opened.values())).listener.connections
             )
             assert held <= 1000 + 50
         assert answer(client.received).status == status
