@@ -57,7 +57,7 @@ class Limits:
     body: int = 0
     """413; 0 = off."""
     response_headers: int = 64 * 1024
-    """502."""
+    """502, the whole head of an upstream's response."""
     connections: int = 20_000
     """Of one listener.  One more is closed at once."""
 

@@ -115,7 +115,7 @@ class GatewayLimits(Model, frozen=True, kw_only=True):
     body: Bytes = Bytes(0)
     """Longest request body; 413; 0 = off."""
     response_headers: Bytes = Bytes(64 * 1024)
-    """All field lines of an upstream's response together; 502."""
+    """The whole head of an upstream's response; 502."""
     connections: Count = 20_000
     """Connections of one listener; one more is closed at once."""
 
