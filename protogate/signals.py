@@ -3,8 +3,8 @@ What a gateway does about signals, beside Twisted, which begins the stop on SIGT
 
 Rules
 - While it serves, SIGHUP loads the configuration anew.
-- While it drains, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks twice must
-  not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
+- Once it was asked to stop, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks
+  twice must not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
 - Only in the main thread: Python takes no handler anywhere else.
 """
 
@@ -23,34 +23,50 @@ class Signals:
     @param reactor: runs what a signal leads to, by C{callFromThread}, which a handler may call.
     """
 
-    __slots__ = ("_before", "_reactor")
+    __slots__ = ("_asked", "_before", "_hurry", "_reactor")
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._before: dict[int, Any] = {}
+        self._asked = False  # by a signal: then the process ends, and Twisted's handlers are of no more use
+        self._hurry: Callable[[], object] | None = None
 
     def serve(self, reload: Callable[[], object]) -> None:
         """Begin.  Does nothing outside of the main thread, and neither do the others then."""
         if threading.current_thread() is threading.main_thread():
-            self._take(signal.SIGHUP, reload)
+            self._take(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
+            self._reactor.callWhenRunning(self._stand_before)  # Twisted's handlers are there by then
 
     def drain(self, hurry: Callable[[], object]) -> None:
         """The stop has begun."""
         if self._before:
-            self._take(signal.SIGHUP, None)
-            self._take(signal.SIGTERM, None)
-            self._take(signal.SIGINT, hurry)
+            self._hurry = hurry
+            self._take(signal.SIGHUP, signal.SIG_IGN)
 
     def release(self) -> None:
-        """All is over: the handlers are those that were there before."""
+        """All is over: the handlers are those that were there before, unless the process is about to end."""
         before, self._before = self._before, {}
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._hurry = None
+        if not self._asked:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
-    def _take(self, number: int, function: Callable[[], object] | None) -> None:
-        handler: Any = signal.SIG_IGN
-        if function is not None:
-            handler = lambda *_: self._reactor.callFromThread(function)  # noqa: E731
+    def _stand_before(self) -> None:
+        if self._before:
+            self._take(signal.SIGTERM, self._heard)
+            self._take(signal.SIGINT, self._heard)
+
+    def _heard(self, number: int, frame: object) -> None:
+        """SIGTERM or SIGINT.  Twisted must hear of the first only: to stop twice is an error to it."""
+        if not self._asked and self._hurry is None:
+            self._asked = True
+            before = self._before[number]
+            if callable(before):
+                before(number, frame)
+        elif number == signal.SIGINT and self._hurry is not None:
+            self._reactor.callFromThread(self._hurry)
+
+    def _take(self, number: int, handler: Any) -> None:
         before = signal.signal(number, handler)
         # None = it was not Python that made it; what that was cannot be had back.
         self._before.setdefault(number, signal.SIG_DFL if before is None else before)

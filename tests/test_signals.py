@@ -18,6 +18,7 @@ class Process:
     """
     The module C{signal} for one process; also a reactor, which runs at once what comes from a handler.
 
+    @ivar run: what is to be done once the reactor runs.
     @ivar heard: what happened; a signal that nobody took is in it by its name.
     """
 
@@ -26,6 +27,7 @@ class Process:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.run: Callable[[], object] = lambda: None
         self.handlers: dict[int, Any] = dict.fromkeys(NUMBERS, self.nobody)
 
     def nobody(self, number: int, frame: object) -> None:
@@ -35,16 +37,15 @@ class Process:
         before, self.handlers[number] = self.handlers[number], handler
         return before
 
-    def everything(self) -> list[str]:
-        """Every signal once; what was heard."""
-        self.heard.clear()
-        for number in NUMBERS:
-            if self.handlers[number] is not signal.SIG_IGN:
-                self.handlers[number](number, None)
-        return self.heard
+    def kill(self, number: int) -> None:
+        if self.handlers[number] is not signal.SIG_IGN:
+            self.handlers[number](number, None)
 
     def callFromThread(self, function: Callable[[], object]) -> None:
         function()
+
+    def callWhenRunning(self, function: Callable[[], object]) -> None:
+        self.run = function
 
 
 @pytest.fixture
@@ -56,43 +57,98 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
 
 @pytest.fixture
 def signals(process: Process) -> Signals:
-    return Signals(process)
+    """Serving, on a reactor that runs."""
+    signals = Signals(process)
+    signals.serve(lambda: process.heard.append("reload"))
+    process.run()
+    return signals
+
+
+def hurry(process: Process) -> Callable[[], object]:
+    return lambda: process.heard.append("hurry")
 
 
 def test_while_it_serves_a_hangup_is_a_reload(process: Process, signals: Signals) -> None:
-    signals.serve(lambda: process.heard.append("reload"))
-    assert process.everything() == ["reload", "SIGTERM", "SIGINT"]
+    process.kill(signal.SIGHUP)
+    process.kill(signal.SIGHUP)
+    assert process.heard == ["reload", "reload"]
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_twisted_hears_of_the_first_request_to_stop_only(process: Process, signals: Signals, first: int) -> None:
+    process.kill(first)
+    # Perhaps before the stop has begun, and certainly until the process has ended.
+    steps: list[Callable[[], object]] = [lambda: None, lambda: signals.drain(hurry(process)), signals.release]
+    for step in steps:
+        step()
+        process.kill(signal.SIGTERM)
+    assert process.heard == [signal.Signals(first).name]
 
 
 def test_while_it_drains_only_an_interrupt_says_something(process: Process, signals: Signals) -> None:
-    signals.serve(lambda: process.heard.append("reload"))
-    signals.drain(lambda: process.heard.append("hurry"))
-    assert process.everything() == ["hurry"]
+    process.kill(signal.SIGTERM)
+    signals.drain(hurry(process))
+    process.heard.clear()
+    for number in NUMBERS:
+        process.kill(number)
+    assert process.heard == ["hurry"]
 
 
-def test_afterwards_all_is_as_before(process: Process, signals: Signals) -> None:
-    before = dict(process.handlers)
-    signals.serve(lambda: None)
-    signals.drain(lambda: None)
-    assert process.handlers != before
+def test_a_stop_that_no_signal_began_is_left_alone_as_well(process: Process, signals: Signals) -> None:
+    signals.drain(hurry(process))
+    for number in NUMBERS:
+        process.kill(number)
+    assert process.heard == ["hurry"]
+
+
+def test_when_the_process_goes_on_all_is_as_before(process: Process, signals: Signals) -> None:
+    signals.drain(hurry(process))
     signals.release()
-    assert process.handlers == before
+    for number in NUMBERS:
+        process.kill(number)
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
 
 
-def test_a_handler_that_is_not_pythons_becomes_the_default(process: Process, signals: Signals) -> None:
-    process.handlers[signal.SIGHUP] = None
+def test_what_is_stopped_before_the_reactor_runs_takes_nothing_any_more(process: Process) -> None:
+    signals = Signals(process)
     signals.serve(lambda: None)
+    signals.drain(hurry(process))
     signals.release()
-    assert process.handlers[signal.SIGHUP] == signal.SIG_DFL
+    process.run()
+    for number in NUMBERS:
+        process.kill(number)
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
 
 
-def test_in_another_thread_nothing_is_taken(process: Process, signals: Signals) -> None:
+def test_handlers_that_are_not_pythons_become_the_default(process: Process) -> None:
+    process.handlers = dict.fromkeys(NUMBERS)
+    signals = Signals(process)
+    signals.serve(lambda: None)
+    process.run()
+    signals.release()
+    assert list(process.handlers.values()) == [signal.SIG_DFL] * 3
+
+
+def test_a_handler_that_cannot_be_called_is_not(process: Process) -> None:
+    process.handlers[signal.SIGTERM] = signal.SIG_IGN
+    signals = Signals(process)
+    signals.serve(lambda: None)
+    process.run()
+    process.kill(signal.SIGTERM)
+    assert process.heard == []
+
+
+def test_in_another_thread_nothing_is_taken(process: Process) -> None:
+    signals = Signals(process)
+
     def work() -> None:
         signals.serve(lambda: process.heard.append("reload"))
-        signals.drain(lambda: process.heard.append("hurry"))
+        signals.drain(hurry(process))
         signals.release()
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert process.everything() == ["SIGHUP", "SIGTERM", "SIGINT"]
+    for number in NUMBERS:
+        process.kill(number)
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
