@@ -63,39 +63,51 @@ def build(path: str) -> Build:
 
     @raise ConfigFaults: all faults; its text is ready for an operator.
     """
-    loaded = load(path)
-    config = loaded.config
-    faults: list[ConfigError] = []
-
-    def part(function: Callable[..., Any], *args: object) -> Any:
-        try:
-            return function(*args)
-        except ConfigFaults as error:
-            faults.extend(error.faults)
-            clear_frames(error.__traceback__)  # of what was half made
-        except ConfigError as error:
-            faults.append(error)
-        return None
-
-    codecs = part(_codecs, config)
-    router = part(Router, config.routes, config.gateway)
-    bound = part(bind, config.modules, find)
-    always = part(_always, config)
-    if faults:
-        raise loaded.faults(faults)
+    try:
+        loaded = load(path)
+    except ConfigFaults as error:
+        if error.rest is None:
+            raise
+        # The file is wrong already; what is left of it may be wrong in other ways.
+        raise error.rest.faults(_Parts(error.rest.config).faults) from None
+    config, parts = loaded.config, _Parts(loaded.config)
+    if parts.faults:
+        raise loaded.faults(parts.faults)
+    router, bound = parts.router, parts.bound
     warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings)]
     warnings += [warning for stage in bound.values() for module in stage for warning in module.warnings]
     loaded.forget()
     gateway = config.gateway
     return Build(
         loaded=loaded,
-        codecs=codecs,
+        codecs=parts.codecs,
         router=router,
         bound=bound,
         forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
-        always=always,
+        always=parts.always,
         warnings=tuple(warnings),
     )
+
+
+class _Parts:
+    """What is made of a configuration, each part by itself, and what is wrong with any of them."""
+
+    def __init__(self, config: Config) -> None:
+        self.faults: list[ConfigError] = []
+        self.codecs: Any = self._made(_codecs, config)
+        self.router: Any = self._made(Router, config.routes, config.gateway)
+        self.bound: Any = self._made(bind, config.modules, find)
+        self.always: Any = self._made(_always, config)
+
+    def _made(self, function: Callable[..., Any], *args: object) -> Any:
+        try:
+            return function(*args)
+        except ConfigFaults as error:
+            self.faults.extend(error.faults)
+            clear_frames(error.__traceback__)  # of what was half made
+        except ConfigError as error:
+            self.faults.append(error)
+        return None
 
 
 def _codecs(config: Config) -> dict[str, IStreamCodec]:

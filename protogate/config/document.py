@@ -34,12 +34,13 @@ class Document:
     """
     @ivar name: of the file, as it was given.
     @ivar value: what it says; may be dropped, positions do not need it.
+    @ivar early: what is wrong with the text although it can be read, e.g. keys that are given twice.
     """
 
-    __slots__ = ("_json", "_place", "_text", "name", "value")
+    __slots__ = ("_json", "_place", "_text", "early", "name", "value")
 
-    def __init__(self, name: str, text: str, json: bool, value: Any) -> None:
-        self.name, self.value = name, value
+    def __init__(self, name: str, text: str, json: bool, value: Any, early: Sequence[Located] = ()) -> None:
+        self.name, self.value, self.early = name, value, early
         self._text, self._json = text, json
         self._place: Place | None = None
 
@@ -98,7 +99,7 @@ def parse(data: bytes, name: str) -> Document:
     """
     What C{data} says.  JSON when C{name} ends with C{.json} or the text is JSON; else YAML.
 
-    @raise ConfigFaults: everything that is wrong with it.
+    @raise ConfigFaults: it cannot be read.  What is wrong but for that is in L{Document.early}.
     """
     if len(data) > LARGEST:
         raise broken(name, f"the file has more than {LARGEST // 1024 // 1024} MiB")
@@ -136,7 +137,7 @@ def _document(name: str, text: str, json: bool) -> Document:
     if builder.faults:
         again = Builder(places=True)  # now with the lines that messages point back to
         read(text, again)
-        raise _raised(name, again.faults)
+        return Document(name, text, json, builder.root, again.faults)
     return Document(name, text, json, builder.root)
 
 

@@ -9,9 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from protogate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from protogate.config.model import Config
+
+
+class Rest(Protocol):
+    """A configuration that has faults, without them."""
+
+    @property
+    def config(self) -> Config:
+        """What is left."""
+
+    def faults(self, more: Sequence[ConfigError]) -> ConfigFaults:
+        """All: those known, and those that were found in C{config}, whose paths are as in it."""
 
 
 class ConfigFaults(Exception):
@@ -20,7 +34,10 @@ class ConfigFaults(Exception):
 
     @ivar faults: each fault, in the order of the file where that is known.
     @ivar lines: each fault as one line for an operator; C{str()} is all of them.
+    @ivar rest: what the others may still look at, to tell their faults in the same report, or None.
     """
+
+    rest: Rest | None = None
 
     def __init__(self, faults: Iterable[ConfigError], lines: Sequence[str] | None = None) -> None:
         self.faults = list(faults)
@@ -44,11 +61,16 @@ class AtKey(ConfigError):
     """A fault of a key itself, not of its value: C{path} ends with that key, and so does its place in the file."""
 
 
+def at(fault: ConfigError, path: tuple[str | int, ...]) -> ConfigError:
+    """The same fault, of what stands at C{path}."""
+    if isinstance(fault, Located):
+        return Located(fault.message, path, fault.position)
+    return type(fault)(fault.message, path)
+
+
 def under(fault: ConfigError, *path: str | int) -> ConfigError:
     """The same fault, seen from further up: C{path} is put in front of its own."""
-    if isinstance(fault, Located):
-        return Located(fault.message, (*path, *fault.path), fault.position)
-    return type(fault)(fault.message, (*path, *fault.path))
+    return at(fault, (*path, *fault.path))
 
 
 def dotted(path: Sequence[str | int]) -> str:

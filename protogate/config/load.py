@@ -17,8 +17,9 @@ from protogate.config import document
 from protogate.config.checks import check
 from protogate.config.convert import convert
 from protogate.config.document import LARGEST, Document
-from protogate.config.faults import ConfigFaults
+from protogate.config.faults import ConfigFaults, at
 from protogate.config.model import Config
+from protogate.config.salvage import Salvage
 from protogate.errors import ConfigError
 
 Stamp = tuple[int, int, int, int]
@@ -66,6 +67,20 @@ class Loaded:
         return self._document.faults(errors)
 
 
+class Rest:
+    """See L{protogate.config.faults.Rest}."""
+
+    def __init__(self, document: Document, salvage: Salvage, config: Config, faults: Sequence[ConfigError]) -> None:
+        self.config = config
+        self._document, self._salvage, self._faults = document, salvage, faults
+
+    def faults(self, more: Sequence[ConfigError]) -> ConfigFaults:
+        known = {fault.path for fault in self._faults}
+        found = [at(fault, self._salvage.place(fault.path)) for fault in more]
+        new = [fault for fault in found if fault.path not in known]
+        return self._document.faults([*self._faults, *new])
+
+
 def load(path: str | os.PathLike[str]) -> Loaded:
     """
     Read and check the file at C{path}.
@@ -88,9 +103,15 @@ def loads(data: bytes, name: str) -> Loaded:
     parsed = document.parse(data, name)
     config, faults = convert(parsed.value)
     more, warnings = check(parsed.value)
-    faults += more
+    early = {fault.path for fault in parsed.early}  # nothing is right about what stands there
+    faults = [fault for fault in (*faults, *more) if not any(fault.path[: len(path)] == path for path in early)]
+    faults += parsed.early
     if config is None or faults:
-        raise parsed.faults(faults)
+        error = parsed.faults(faults)
+        salvage = Salvage(parsed.value, faults)
+        if salvage.config is not None:
+            error.rest = Rest(parsed, salvage, salvage.config, faults)
+        raise error
     parsed.value = None  # nobody needs it any more
     log = config.access_log
     if log is not None and log.file != "-":

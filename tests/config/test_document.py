@@ -20,10 +20,16 @@ def value(text: str, name: str = "a.yaml") -> Any:
 
 
 def faults(text: str | bytes, name: str = "a.yaml") -> list[str]:
-    with pytest.raises(ConfigFaults) as caught:
-        parse(text if isinstance(text, bytes) else text.encode(), name)
-    assert len(caught.value.lines) == len(caught.value.faults)
-    return [line.removeprefix(f"{name}:") for line in caught.value.lines]
+    """What is wrong with a text, whether or not it can be read all the same."""
+    try:
+        document = parse(text if isinstance(text, bytes) else text.encode(), name)
+    except ConfigFaults as error:
+        found = error
+    else:
+        assert document.early
+        found = document.faults(document.early)
+    assert len(found.lines) == len(found.faults)
+    return [line.removeprefix(f"{name}:") for line in found.lines]
 
 
 PYTHON = pytest.param(yaml.SafeLoader, id="python")
