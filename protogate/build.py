@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import clear_frames
@@ -132,7 +133,7 @@ def _codecs(config: Config) -> dict[str, IStreamCodec]:
 
 
 SWITCH: Final = 0.0005
-"""Seconds after which a thread that builds a configuration lets the event loop go on."""
+"""Seconds after which a thread that builds or buries a configuration lets the event loop go on."""
 SCHEMES: Final[Mapping[str, str]] = {"http": "http1"}
 """The codec for an endpoint whose upstream names none, by the scheme of its URL."""
 
@@ -147,6 +148,35 @@ def _always(config: Config) -> Callable[[Exchange], bool] | None:
         raise ConfigError(error.message, ("accessLog", "always", *error.path)) from None
 
 
+class _Courtesy:
+    """
+    While a thread is inside, the interpreter is handed over after L{SWITCH} seconds of waiting.
+
+    An event loop lets go of it several times a turn, and waits that long each time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(SWITCH)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                sys.setswitchinterval(self._before)
+
+
+_courtesy = _Courtesy()
+
+
 def build_quietly(path: str) -> Build:
     """
     L{build}, in a thread beside the event loop, which is let go on often.
@@ -154,11 +184,11 @@ def build_quietly(path: str) -> Build:
     No garbage is collected meanwhile, and none is looked for in what was built: either holds the interpreter for longer
     than the event loop may wait.  A configuration refers to itself nowhere, so counting references is enough.
     """
-    before, collects = sys.getswitchinterval(), gc.isenabled()
-    sys.setswitchinterval(SWITCH)
+    collects = gc.isenabled()
     gc.disable()
     try:
-        built = build(path)
+        with _courtesy:
+            built = build(path)
         if collects:
             gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
         return built
@@ -168,12 +198,12 @@ def build_quietly(path: str) -> Build:
             fault.__traceback__ = fault.__context__ = fault.__cause__ = None
         raise
     finally:
-        sys.setswitchinterval(before)
         if collects:
             gc.enable()
 
 
 def bury(remains: list[Any]) -> None:
     """Let go of the parts of a large thing one by one, in a thread: all at once would hold the event loop up."""
-    while remains:
-        remains.pop()
+    with _courtesy:
+        while remains:
+            remains.pop()
