@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -43,6 +43,9 @@ from protogate.upstream.cluster import Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Wheel
+
+WARNINGS: Final = 50
+"""Warnings of a new configuration that are logged: each holds the event loop up."""
 
 _log = Logger()
 
@@ -208,8 +211,11 @@ class GatewayService(Service):
         self._take(built)
         self.reloads += 1
         self._follow()
-        for warning in built.warnings:
+        for warning in built.warnings[:WARNINGS]:
             _log.warn("{warning}", warning=warning)
+        if len(built.warnings) > WARNINGS:
+            left = len(built.warnings) - WARNINGS
+            _log.warn("{path}: {left} more warnings; `protogate check` tells them all", path=self._path, left=left)
         _log.info("{path} is in force", path=self._path)
         return True
 

@@ -13,12 +13,14 @@ from collections import Counter
 from itertools import count
 
 import pytest
+from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 
 import bodies
 import idle
 import reload
 import soak
 from processes import cells
+from protogate.service import WARNINGS
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect, Script
 
@@ -182,3 +184,23 @@ def test_closed_websockets_leave_nothing() -> None:
         storm.settle()
         assert not storm.ours() - objects
         assert gateway.service.counters.counts["exchanges"] == SOCKETS + 10
+
+
+def test_a_thousand_warnings_do_not_hold_a_reload_up() -> None:
+    told: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_namespace") == "protogate.service" and event["log_level"] is LogLevel.warn:
+            told.append(formatEvent(event))
+
+    rule = CONFIG["routes"][0]  # type: ignore[index]
+    hidden = [dict(rule, value=f"/{number}.*", matcherType="regex") for number in range(WARNINGS + 7)]
+    with MemoryGateway(CONFIG) as gateway:
+        globalLogPublisher.addObserver(observe)
+        try:
+            assert gateway.reload({**CONFIG, "routes": [rule, *hidden]})
+        finally:
+            globalLogPublisher.removeObserver(observe)
+        assert len(gateway.service.built.warnings) == WARNINGS + 7
+    assert len(told) == WARNINGS + 1
+    assert "7 more warnings" in told[-1]
