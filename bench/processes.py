@@ -150,7 +150,11 @@ class Gateway(Process):
         port = int(configuration["listeners"][0]["address"].rpartition(":")[2])
         arguments = [sys.executable, str(HERE / "watched.py"), "--report", str(self._report), *options]
         super().__init__([*arguments, "-c", str(self.path)], "", port, folder / "gateway.log")
-        until("the first report of the gateway", self._report.exists)
+        try:
+            until("the first report of the gateway", self._report.exists)
+        except BaseException:
+            self.stop()  # nobody else knows of it yet
+            raise
 
     def configure(self, configuration: dict[str, Any]) -> None:
         """Replace the configuration file: in one step, as an operator should."""
