@@ -8,13 +8,14 @@ from math import inf
 
 import pytest
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import ISSLTransport
+from twisted.internet.interfaces import IPushProducer, ISSLTransport
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides
+from zope.interface.verify import verifyClass
 
-from protogate.connection import LINGER, LINGER_BYTES, LINGER_MOST, LOOKS, MOST, PATIENCE, Connection
+from protogate.connection import LINGER, LINGER_BYTES, LINGER_MOST, LOOKS, MOST, PATIENCE, Connection, specialised
 from protogate.context import Context
 from protogate.errors import CLIENT_GONE
 from protogate.wheel import Wheel
@@ -359,8 +360,14 @@ class Descriptor(Transport):
     dataBuffer, _tempDataLen, disconnecting, connected = b"", 0, False, True
     takes: object = 0
 
-    def writeSomeData(self, data):
+    @property
+    def socket(self):
+        return self
+
+    def send(self, data):
         self.log.append(("at once", data))
+        if isinstance(self.takes, OSError):
+            raise self.takes
         return self.takes
 
 
@@ -372,9 +379,51 @@ def test_an_idle_transport_of_twisteds_own_is_written_to_at_once(line):
     transport.takes = 2
     line._eager(b"12345")
     assert transport.log[1:] == [("at once", b"12345"), b"345"]
-    transport.takes = ConnectionDone()
-    line._eager(b"12345")
-    assert transport.log[3:] == [("at once", b"12345"), b"12345"]
+    for transport.takes in (BlockingIOError(), BrokenPipeError()):
+        transport.log.clear()
+        line._eager(b"12345")
+        assert transport.log == [("at once", b"12345"), b"12345"]
+
+
+class Base(Connection):
+    def shared(self, value=1, *, other=2):
+        """Text."""
+        return (value, other, super().busy)
+
+    @property
+    def prop(self):
+        return 3
+
+    @staticmethod
+    def static():
+        return 4
+
+    def halves(self):
+        return ()
+
+
+@specialised
+class One(Base):
+    pass
+
+
+@specialised
+class Two(Base):
+    def halves(self):
+        return (None,)
+
+
+def test_specialised_classes_share_behaviour_but_no_code():
+    context = Context(Wheel(Clock()))
+    one, two = One(context), Two(context)
+    assert (one.shared(), two.shared(5, other=6)) == ((1, 2, 0), (5, 6, 1))
+    assert (one.prop, one.static(), one.shared.__doc__) == (3, 4, "Text.")
+    codes = {kind.shared.__code__ for kind in (One, Two, Base)}
+    assert len({id(code) for code in (One.shared.__code__, Two.shared.__code__, Base.shared.__code__)}) == 3
+    assert len(codes) == 1
+    assert One.flush is not Two.flush
+    assert Two.halves is not Base.halves
+    verifyClass(IPushProducer, One)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from protogate.connection import specialised
 from protogate.errors import Abort
 from protogate.halves import ENDED, OPEN, Serving
 from protogate.interfaces import IBody
@@ -30,6 +31,7 @@ _PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus
 STATUS: Final = [b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b"")) for status in range(600)]
 
 
+@specialised
 class Answer(Serving):
     """
     One request from a client.

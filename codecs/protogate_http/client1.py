@@ -20,10 +20,11 @@ from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.body import Body
+from protogate.body import Body, Whole
+from protogate.connection import specialised
 from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
-from protogate.interfaces import IClientConnection
+from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Field, Headers, Request, Response
 from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, split
 from protogate_http.stream1 import Stream
@@ -46,6 +47,7 @@ _START: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/1\.1\r\n").fullmatch
 _AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
 
 
+@specialised
 class Ask(Calling):
     """
     One request to an upstream.
@@ -130,6 +132,7 @@ class Ask(Calling):
         self.connection.hold(False)
 
 
+@specialised
 @implementer(IClientConnection)
 class Client(Stream):
     """
@@ -203,13 +206,21 @@ class Client(Stream):
         if b"close" in special.options or (http10 and b"keep-alive" not in special.options):
             self._keep = False
         length = self._length(half, status, special, fields)
-        body = Body(half, length if length > 0 else None) if length else None
+        whole = self.wire.all(length)
+        body: IBody | None = None
+        if whole is not None:
+            body = Whole(whole)
+        elif length:
+            body = Body(half, length if length > 0 else None)
         half.expect = False
         if not half.sent and half.writing != OPEN:
             self.sent(half, half.since)  # it answers, so it has read it all
         half.headed(Response(status, fields, body))
-        self.wire.body(length)
         self.fresh = True
+        if whole is not None:
+            half.incoming = None  # nothing of it is to come
+            return
+        self.wire.body(length)
         if body is not None and request is not None:
             self.watch(self.times.response_stall or inf)
 

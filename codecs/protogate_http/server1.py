@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.interfaces import ISSLTransport
 
-from protogate.body import Body
-from protogate.connection import LINGER_BYTES, PATIENCE
+from protogate.body import Body, Whole
+from protogate.connection import LINGER_BYTES, PATIENCE, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
-from protogate.interfaces import IService
+from protogate.interfaces import IBody, IService
 from protogate.message import CONNECT, Field, Peer, Request, ignore
 from protogate_http.answer1 import Answer
 from protogate_http.semantics import (
@@ -44,6 +44,7 @@ WINDOW: Final = 10.0
 _PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
 
 
+@specialised
 class Server(Stream):
     """A connection from a client."""
 
@@ -105,7 +106,8 @@ class Server(Stream):
         self._ended, self._drained = False, 0
         half.http10 = http10
         half.keep = b"close" not in special.options and (not http10 or b"keep-alive" in special.options)
-        upgrade, body = None, None
+        upgrade, whole = None, None
+        body: IBody | None = None
         if method == b"CONNECT":
             upgrade = CONNECT
         elif special.upgrade and not length and not http10 and method == b"GET" and fields.get(b"sec-websocket-key"):
@@ -119,7 +121,8 @@ class Server(Stream):
             half.upgrade, body = upgrade, Body(half)
         elif length:
             half.size = max(length, 0)
-            body = Body(half, length if length > 0 else None)
+            whole = self.wire.all(length)
+            body = Whole(whole) if whole is not None else Body(half, length if length > 0 else None)
         request = Request(
             method,
             target,
@@ -134,7 +137,11 @@ class Server(Stream):
         )
         half.open(request, self._first if self._begun else 0.0)
         self._begun = False
-        if upgrade is None:
+        if whole is not None:
+            half.incoming, half.expect = None, False  # nothing of it is to come
+            half.ledger.received = length  # type: ignore[union-attr]
+            self.fresh = True
+        elif upgrade is None:
             self.wire.body(length)
             self.fresh = True
             if body is not None:

@@ -123,26 +123,24 @@ class Stream(Connection):
         wire = self.wire
         try:
             while not self.dead:
-                if not self.deaf and (self.fresh or self.wants()):
-                    event = wire.next()
-                    if event is not None:
-                        kind = type(event)
-                        if kind is bytes:
-                            self.got(event)  # type: ignore[arg-type]
-                        elif kind is Head:
-                            self.headed(event)  # type: ignore[arg-type]
-                        else:
-                            self.tail(admitted(event.trailers))  # type: ignore[union-attr]
-                        if wire.whole:
-                            wire.whole = False
-                            self.tail(None)
-                        continue
-                if not self.fresh:
+                event = wire.next() if (self.fresh or self.wants()) and not self.deaf else None
+                if event is not None:
+                    kind = type(event)
+                    if kind is Head:
+                        self.headed(event)  # type: ignore[arg-type]
+                    elif kind is bytes:
+                        self.got(event)  # type: ignore[arg-type]
+                    else:
+                        self.tail(admitted(event.trailers))  # type: ignore[union-attr]
+                    if wire.whole:
+                        wire.whole = False
+                        self.tail(None)
+                elif self.fresh:
+                    self.fresh = False
+                    self.fire()
+                else:
+                    self.rest()
                     break
-                self.fresh = False
-                self.fire()
-            if not self.dead:
-                self.rest()
         except Bad as error:
             self.bad(error)
         finally:

@@ -201,6 +201,22 @@ class Reader:
         else:
             self._state, self._excess = SIZE_STATE if length == CHUNKED else RAW, 0
 
+    def all(self, length: int) -> bytes | None:
+        """
+        Instead of L{body}: a body of so many bytes, if all of them are here; then the message is whole.  That is how
+        most small messages come, and they need none of what a body that flows needs.
+        """
+        data, at = self._data, self._at
+        end = at + length
+        if length <= 0 or end > len(data):
+            return None
+        self.whole = True
+        if end == len(data):
+            self._data, self._at = b"", 0
+            return data[at:] if at else data
+        self._at = end
+        return data[at:end]
+
     def eof(self) -> bool:
         """The peer will send no more: whether the message ended cleanly by that."""
         return self._state == RAW or (self._state == HEAD and not self.pending())

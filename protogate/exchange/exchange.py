@@ -128,8 +128,9 @@ class Exchange:
     def trace(self) -> str:
         """Trace id, 32 hex digits: from C{traceparent} (W3C Trace Context) or the request's own id."""
         if self._trace is None:
-            match = _TRACE(self.request.headers.get(b"traceparent") or b"")
-            self._trace = match[1].decode("ascii") if match else self.id
+            parent = self.request.headers.get(b"traceparent")
+            match = None if parent is None else _TRACE(parent)
+            self._trace = self.id if match is None else match[1].decode("ascii")
         return self._trace
 
     @property

@@ -35,8 +35,8 @@ TICK: Final = 0.1
 """Seconds between two looks at the queue."""
 RETRY: Final = 1.0
 """Seconds between two attempts on a file that cannot be written."""
-BATCH: Final = 64 * 1024
-"""Bytes of a write, more or less; after so many others may have the interpreter."""
+BATCH: Final = 128
+"""Lines of a write; after so many others may have the interpreter."""
 STOP: Final = 2.0
 """Seconds that a stop waits for the last lines."""
 MODE: Final = 0o640
@@ -250,18 +250,14 @@ class _Writer:
 
     def _fill(self, waiting: deque[Record]) -> bool:
         lines: list[bytes] = []
-        size = 0
-        while waiting and size < BATCH:
+        for _ in range(min(len(waiting), BATCH)):
             try:
-                line = encode(waiting.popleft())
+                lines.append(encode(waiting.popleft()))
             except Exception:
                 self.lost += 1
                 self._tell_fault("access log {file}: a record cannot be encoded", file=self.file)
-                continue
-            lines.append(line)
-            size += len(line)
         self._batch = memoryview(b"".join(lines))
-        return size > 0
+        return bool(lines)
 
     def _follow(self) -> None:
         """Have the file open that the name leads to."""

@@ -133,7 +133,7 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     end = time.time() if wall is None else wall
     # By position, in the order of the fields: a call by name costs ten times as much.
     made = Record(
-        stamp(end - max(ledger.end - ledger.head, 0.0)),
+        stamp(end - (ledger.end - ledger.head)),
         exchange.id,
         exchange.trace,
         exchange.gateway.name,
@@ -171,18 +171,18 @@ def durations(ledger: Ledger) -> Durations:
     upload = _ms((ledger.uploaded or end) - head) if ledger.received else 0.0
     if not chosen:
         return Durations(_ms(end - first), _ms((head or end) - first), upload, _ms(end - (head or end)))
-    connected, sent, answered = ledger.connected, ledger.sent, ledger.answered
+    connected, sent, answered = ledger.connected or end, ledger.sent, ledger.answered
     made = Durations(
         _ms(end - first),
-        _ms(head - first),
+        0.0 if head == first else _ms(head - first),
         upload,
         _ms(chosen - head),
-        _ms((connected or end) - chosen),
-        _ms((sent or answered or end) - connected) if connected else 0.0,
+        _ms(connected - chosen),
+        _ms((sent or answered or end) - connected),
         _ms((answered or end) - sent) if sent else 0.0,  # 0 for an answer that came before all was sent
         _ms(end - answered) if answered else 0.0,
     )
-    if ledger.dns or ledger.connect:
+    if ledger.connect:
         made.dns, made.connect, made.tls = _ms(ledger.dns), _ms(ledger.connect), _ms(ledger.tls)
     return made
 
@@ -241,16 +241,21 @@ def _ms(seconds: float) -> float:
     return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else 0.0
 
 
-class _Second:
-    """The last whole second that was written out: a busy gateway asks for the same one a thousand times."""
+class _Last:
+    """What was written out last: a busy gateway asks for the same second, and often for the same millisecond."""
 
-    number = 0
-    text = "1970-01-01T00:00:00"
+    second = -1
+    until_second = ""
+    millisecond = -1
+    text = ""
 
 
 def stamp(seconds: float) -> str:
     """Seconds since the epoch in RFC 3339, UTC, with milliseconds."""
-    whole, millis = divmod(int(seconds * 1000), 1000)
-    if whole != _Second.number:
-        _Second.number, _Second.text = whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-    return f"{_Second.text}.{millis:03d}Z"
+    millisecond = int(seconds * 1000)
+    if millisecond != _Last.millisecond:
+        second, rest = divmod(millisecond, 1000)
+        if second != _Last.second:
+            _Last.second, _Last.until_second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _Last.millisecond, _Last.text = millisecond, f"{_Last.until_second}.{rest:03d}Z"
+    return _Last.text

@@ -13,6 +13,7 @@ from twisted.internet.interfaces import ISSLTransport
 from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
+from protogate.body import Whole
 from protogate.connection import LINGER_BYTES
 from protogate.context import Limits
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, GATEWAY, UPSTREAM, Abort, Phase
@@ -229,7 +230,7 @@ def test_requests_are_framed_by_their_fields_whatever_the_method(data, body, met
 
 def test_small_requests_are_whole_when_they_are_handed_on():
     app = App(lambda request: Response(200, [], request.body)).feed(POST + b"Content-Length: 5\r\n\r\nhello")
-    assert app.requests[0].body.held is None
+    assert type(app.requests[0].body) is Whole
     assert app.wire.writes == [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"]
     assert app.requests[0].body.length == 5
 
