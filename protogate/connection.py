@@ -63,7 +63,7 @@ def specialised(kind: Kind) -> Kind:
     own = vars(kind)
     for name in {name for base in kind.__mro__ for name in vars(base)} - set(own):
         found = getattr_static(kind, name)
-        if type(found) is FunctionType and found.__module__.startswith("protogate"):
+        if type(found) is FunctionType and not found.__module__.startswith("twisted."):
             code = found.__code__.replace()
             copy = FunctionType(code, found.__globals__, found.__name__, found.__defaults__, found.__closure__)
             setattr(kind, name, update_wrapper(copy, found))
