@@ -4,6 +4,8 @@ What the connections of all codecs share: collected writes, pausing in both dire
 Rules
 - Writes are collected between cork() and uncork(), so that a message goes out in one system call.  Each read is handled
   corked, and so are the first bytes of each message.
+- On a TCP transport of Twisted's own, what all connections write in one turn of the loop is sent when the turn is over:
+  L{send}.  A peer that is woken once takes all that is for it, instead of being woken for each.
 - One L{protogate.wheel.Timer} a connection.  watch() arms it only when it would fire too late, and tick() looks at
   every clock when it does: what starts a clock costs a comparison.
 - Every end has a deadline: a peer that does not take the rest is aborted when it took nothing for the stall time.
@@ -66,6 +68,7 @@ def specialised(kind: Kind) -> Kind:
         if type(found) is FunctionType and not found.__module__.startswith("twisted."):
             code = found.__code__.replace()
             copy = FunctionType(code, found.__globals__, found.__name__, found.__defaults__, found.__closure__)
+            copy.__kwdefaults__ = found.__kwdefaults__
             setattr(kind, name, update_wrapper(copy, found))
     return kind
 
@@ -96,6 +99,8 @@ class Connection(Protocol):
         self._due = inf  # when the timer fires
         self._corks = self._size = 0
         self._out: list[bytes] = []
+        self._turn: list[bytes] = []  # to be sent when this turn of the loop is over …
+        self._waiting = 0  # … and how many bytes that are
         self._written = 0  # bytes given to the transport
         self._flushed: int | None = None  # of these, flushed when somebody looked last; None = nothing was waiting
         self._moved = 0.0  # when that number changed last
@@ -134,25 +139,42 @@ class Connection(Protocol):
     def connectionMade(self) -> None:
         transport = self.transport
         # Exactly these: what else is derived from them (TLS, UNIX sockets) writes in a way of its own.
-        eager = type(transport) in (Client, Server) and not transport.TLS
-        self._write = self._eager if eager else transport.write
+        own = type(transport) in (Client, Server) and not transport.TLS
+        self._write = self._collect if own else transport.write
         transport.registerProducer(self, True)
 
-    def _eager(self, data: bytes) -> None:
+    def _collect(self, data: bytes) -> None:
+        late = self._turn
+        late.append(data)
+        self._waiting += len(data)
+        if self._waiting > MOST:
+            self.send()
+        elif len(late) == 1:
+            self.context.wheel.soon(self.send)
+
+    def send(self) -> None:
         """
-        Write at once to a TCP transport of Twisted's own that has nothing waiting: it would register for writing, wait
-        for a turn of the loop, write, and deregister, which costs more than the write.
+        Give what waits for the end of the turn to the kernel, now.  The transport would register for writing, wait for
+        a turn of the loop, write, and deregister, which costs more than the write: it gets what the kernel left.
         """
-        transport = self.transport
-        if transport.dataBuffer or transport._tempDataLen or transport.disconnecting or not transport.connected:
-            transport.write(data)
+        late = self._turn
+        if not late:
             return
-        try:
-            sent = transport.socket.send(data)
-        except OSError:
-            sent = 0  # full, or lost: the transport finds out by itself, and tells in its own time
-        if sent < len(data):
+        data = late[0] if len(late) == 1 else b"".join(late)
+        late.clear()
+        self._waiting, sent, transport = 0, 0, self.transport
+        if not (transport.dataBuffer or transport._tempDataLen or transport.disconnecting) and transport.connected:
+            try:
+                sent = transport.socket.send(data)
+            except OSError:
+                sent = 0  # full, or lost: the transport finds out by itself, and tells in its own time
+        whole = sent == len(data)
+        if not whole:
             transport.write(data[sent:] if sent else data)
+        self.flushed(whole)
+
+    def flushed(self, whole: bool) -> None:
+        """For the codec: what was written in this turn is with the kernel, or part of it still with the transport."""
 
     def put(self, data: bytes) -> None:
         """Write, now or when uncorked."""
@@ -190,10 +212,10 @@ class Connection(Protocol):
         transport = self.transport
         unsent = getattr(transport, "unsent", None)
         if unsent is not None:
-            return int(unsent())
+            return self._waiting + int(unsent())
         buffer = getattr(transport, "dataBuffer", None)
         if buffer is not None:  # twisted.internet.abstract.FileDescriptor
-            return int(len(buffer) - transport.offset + transport._tempDataLen)
+            return self._waiting + int(len(buffer) - transport.offset + transport._tempDataLen)
         return 1 if self.full else 0
 
     def stalled(self, now: float) -> float:
@@ -263,6 +285,7 @@ class Connection(Protocol):
         """Everything was said: send it, then close."""
         if not self.dead:
             self.flush()
+            self.send()
             self.dead = True
             self.transport.unregisterProducer()
             self._leave()
@@ -274,6 +297,7 @@ class Connection(Protocol):
         transport = self.transport
         lose = None if ISSLTransport.providedBy(transport) else getattr(transport, "loseWriteConnection", None)
         self.flush()
+        self.send()
         self.dead = self.lingering = True
         self._left, self._heard_at = LINGER_BYTES, self.now()
         self._until = self._heard_at + LINGER_MOST
@@ -304,10 +328,14 @@ class Connection(Protocol):
         """Drop everything now."""
         if not self.dead or self.lingering:
             self.dead, self.lingering = True, False
-            self._out = []
+            self._drop()
             self.transport.unregisterProducer()
             self.transport.abortConnection()
         self.end()
+
+    def _drop(self) -> None:
+        self._out, self._waiting = [], 0
+        self._turn.clear()
 
     def end(self) -> None:
         """Every request under way ends here."""
@@ -316,7 +344,7 @@ class Connection(Protocol):
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         self.dead, self.lingering = True, False
-        self._out = []
+        self._drop()
         self._write = _nowhere
         self.timer.end()  # with these two nothing of it refers to itself
         self.end()

@@ -82,6 +82,8 @@ class Wheel:
         self._slots: dict[int, set[Timer]] = {}
         self._last = 0
         self._tick: IDelayedCall | None = None
+        self._soon: list[Callable[[], object]] = []
+        self._end: IDelayedCall | None = None  # of this turn
 
     def timer(self, function: Callable[[], object]) -> Timer:
         """A Timer, not armed."""
@@ -93,15 +95,32 @@ class Wheel:
         timer.set(delay)
         return timer
 
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call it when this turn of the loop is over, before the loop waits again."""
+        self._soon.append(function)
+        if self._end is None:
+            self._end = self._clock.callLater(0, self._over)
+
+    def _over(self) -> None:
+        self._end = None
+        functions, self._soon = self._soon, []
+        for function in functions:
+            try:
+                function()
+            except Exception:
+                _log.failure("what was to be done at the end of a turn failed")
+
     def stop(self) -> None:
         """Forget every deadline: the process ends."""
         for slot in self._slots.values():
             for timer in slot:
                 timer._at, timer._queued = 0.0, 0
         self._slots.clear()
-        if self._tick is not None:
-            self._tick.cancel()
-            self._tick = None
+        self._soon.clear()
+        for call in (self._tick, self._end):
+            if call is not None:
+                call.cancel()
+        self._tick = self._end = None
 
     def _put(self, timer: Timer) -> None:
         if timer._queued:

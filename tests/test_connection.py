@@ -371,18 +371,74 @@ class Descriptor(Transport):
         return self.takes
 
 
-def test_an_idle_transport_of_twisteds_own_is_written_to_at_once(line):
-    transport = line.transport = Descriptor()
-    transport.takes = 5
-    line._eager(b"12345")
-    assert transport.log == [("at once", b"12345")]
-    transport.takes = 2
-    line._eager(b"12345")
-    assert transport.log[1:] == [("at once", b"12345"), b"345"]
-    for transport.takes in (BlockingIOError(), BrokenPipeError()):
-        transport.log.clear()
-        line._eager(b"12345")
-        assert transport.log == [("at once", b"12345"), b"12345"]
+@pytest.fixture
+def own(line):
+    """A line on one of Twisted's own transports."""
+    line.transport = Descriptor()
+    line._write = line._collect
+    return line
+
+
+def turn(line):
+    line.context.wheel._clock.advance(0)
+
+
+def test_what_is_written_in_one_turn_is_sent_at_its_end(own):
+    own.transport.takes = 6
+    own.put(b"123")
+    own.put(b"456")
+    assert own.transport.log == []
+    assert own.unsent() == 6
+    turn(own)
+    assert own.transport.log == [("at once", b"123456")]
+    assert own.unsent() == 0
+    assert own.context.wheel._clock.getDelayedCalls() == []
+
+
+def test_what_the_kernel_does_not_take_is_for_the_transport(own):
+    for own.transport.takes, left in ((2, b"345"), (BlockingIOError(), b"12345"), (BrokenPipeError(), b"12345")):
+        own.transport.log.clear()
+        own.put(b"12345")
+        turn(own)
+        assert own.transport.log == [("at once", b"12345"), left]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("dataBuffer", b"x"), ("_tempDataLen", 1), ("disconnecting", True), ("connected", False)]
+)
+def test_a_transport_that_has_something_waiting_is_written_to_in_order(own, name, value):
+    setattr(own.transport, name, value)
+    own.put(b"12345")
+    turn(own)
+    assert own.transport.log == [b"12345"]
+
+
+def test_much_is_not_kept_until_the_end_of_the_turn(own):
+    own.transport.takes = MOST
+    own.put(b"x" * MOST)
+    assert own.transport.log == []
+    own.put(b"y")
+    assert own.transport.log == [("at once", b"x" * MOST + b"y"), b"y"]
+    turn(own)
+    assert len(own.transport.log) == 2
+
+
+@pytest.mark.parametrize("end", ["close", "linger"])
+def test_an_end_sends_what_waits_first(own, end):
+    own.transport.takes = 3
+    own.put(b"end")
+    getattr(own, end)()
+    assert own.transport.log[0] == ("at once", b"end")
+    turn(own)
+    assert own.transport.log.count(("at once", b"end")) == 1
+
+
+def test_an_abort_drops_what_waits(own):
+    own.put(b"end")
+    own.abort()
+    turn(own)
+    assert ("at once", b"end") not in own.transport.log
+    assert own.unsent() == 0
 
 
 class Base(Connection):
@@ -424,16 +480,6 @@ def test_specialised_classes_share_behaviour_but_no_code():
     assert One.flush is not Two.flush
     assert Two.halves is not Base.halves
     verifyClass(IPushProducer, One)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("dataBuffer", b"x"), ("_tempDataLen", 1), ("disconnecting", True), ("connected", False)]
-)
-def test_a_transport_that_has_something_waiting_is_written_to_in_order(line, name, value):
-    transport = line.transport = Descriptor()
-    setattr(transport, name, value)
-    line._eager(b"12345")
-    assert transport.log == [b"12345"]
 
 
 def test_every_verb_is_for_the_codec_to_fill_in():

@@ -255,3 +255,36 @@ def test_it_does_what_a_list_of_deadlines_would(steps):
             getattr(timer, verb)()
             due = None
         assert timer.active is (due is not None)
+
+
+def test_the_end_of_a_turn_is_one_call_however_many_ask_for_it():
+    clock, seen = Clock(), []
+    wheel = Wheel(clock)
+    wheel.soon(lambda: seen.append(1))
+    wheel.soon(lambda: wheel.soon(lambda: seen.append(3)))
+    wheel.soon(lambda: seen.append(2))
+    assert len(clock.getDelayedCalls()) == 1
+    assert seen == []
+    clock.advance(0)
+    assert seen == [1, 2, 3]
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_failure_at_the_end_of_a_turn_harms_no_other(flush_errors):
+    clock, seen = Clock(), []
+    wheel = Wheel(clock)
+    wheel.soon(lambda: 1 / 0)
+    wheel.soon(lambda: seen.append(1))
+    clock.advance(0)
+    assert seen == [1]
+    assert len(flush_errors(ZeroDivisionError)) == 1
+
+
+def test_a_stopped_wheel_has_no_end_of_turn():
+    clock, seen = Clock(), []
+    wheel = Wheel(clock)
+    wheel.soon(lambda: seen.append(1))
+    wheel.stop()
+    assert clock.getDelayedCalls() == []
+    clock.advance(1)
+    assert seen == []

@@ -354,13 +354,23 @@ class Client(Stream):
 
     def written(self, half: Ask) -> None:
         """The last byte of the request was written: when is it flushed?"""
-        if half.sent or half.response is not None:
+        if half.sent or half.response is not None or self._waiting:
             return
         half.since = self.now()
         if self._size or self.unsent():
             self.watch(self.context.wheel.resolution)
         else:
             self.sent(half, half.since)
+
+    def flushed(self, whole: bool) -> None:
+        half: Ask | None = self.half
+        if half is None or half.writing != ENDED or half.sent or half.tunnel:
+            return
+        if whole and not self._size:
+            half.since = self.now()
+            self.sent(half, half.since)
+        else:
+            self.written(half)
 
     def sent(self, half: Ask, when: float) -> None:
         half.sent = when

@@ -209,6 +209,7 @@ class Stream(Connection):
             self.close()
             return
         self.flush()
+        self.send()
         self.transport.unregisterProducer()
         lose()
 
