@@ -66,7 +66,7 @@ class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """Parts of C{queue}, when a connection was made for this very request."""
 
 
-class Record(msgspec.Struct, omit_defaults=True, rename="camel"):
+class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """One exchange."""
 
     time: str
