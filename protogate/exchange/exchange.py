@@ -53,6 +53,7 @@ KNOWN: Final = 4096
 LIMITED: Final = frozenset((b"OPTIONS", b"TRACE"))
 """Methods whose way may be limited by Max-Forwards (RFC 9110, 7.6.2)."""
 NO_TRACE: Final = Abort("TRACE ends here", CLIENT, 405, error="http_request_denied")
+"""Where Max-Forwards ends: to answer it would show what the gateway adds."""
 
 
 class Exchange:
@@ -266,8 +267,7 @@ class Exchange:
     def _outbound(self, response: Response) -> Answer:
         """PRE_RESPONSE, on whatever is to be answered."""
         self.response = response
-        if response.status >= 200 and response.headers.get(b"date") is None:
-            response.headers.append((b"date", date.now()))  # RFC 9110, 6.6.1
+        _dated(response)
         bound = self.plan.pre_response
         if not bound:
             return self._answered(None)
@@ -285,6 +285,7 @@ class Exchange:
         if answer is not None and answer is not response:
             _stop(response)
             response = self.response = answer
+            _dated(response)
         if self._guard is not None:
             self._watch(response)
         return response
@@ -317,7 +318,8 @@ class Exchange:
 
     def _plain(self, abort: Abort) -> Response:
         """A failure of the way back: no module is asked again."""
-        self.response = self._problem(abort)
+        response = self.response = self._problem(abort)
+        _dated(response)
         return self._answered(None)
 
     def _problem(self, abort: Abort) -> Response:
@@ -426,10 +428,10 @@ def _onward(request: Request) -> bool:
     left = request.headers.get(b"max-forwards")
     if left is None or not _NUMBER(left):
         return True
-    if not int(left):
-        return False
-    request.headers.set(b"max-forwards", b"%d" % (int(left) - 1))
-    return True
+    hops = int(left)
+    if hops:
+        request.headers.set(b"max-forwards", b"%d" % (hops - 1))
+    return hops > 0
 
 
 def _bad(text: str) -> Abort:
@@ -444,6 +446,12 @@ def _large(limit: int) -> Abort:
         error="http_request_error",
         detail=f"the body may have {limit} bytes",
     )
+
+
+def _dated(response: Response) -> None:
+    """Every final response says when it was made (RFC 9110, 6.6.1)."""
+    if response.status >= 200 and response.headers.get(b"date") is None:
+        response.headers.append((b"date", date.now()))
 
 
 def _stop(response: Response) -> None:

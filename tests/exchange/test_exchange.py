@@ -570,6 +570,15 @@ def test_every_final_response_has_a_date() -> None:
     assert world.begin(world.request(upgrade=b"websocket")).headers.get(b"date") is None
 
 
+@pytest.mark.parametrize("last", [Response(403), RuntimeError("broken")])
+def test_what_is_answered_in_place_of_a_response_has_a_date_too(
+    last: Any, flush_errors: Callable[..., list[Failure]]
+) -> None:
+    world = World(pre_response=[lambda exchange: _value(last)])
+    assert world.begin().headers.get(b"date") is not None
+    flush_errors(RuntimeError)
+
+
 @pytest.mark.parametrize(
     ("method", "value", "status", "sent"),
     [
