@@ -63,6 +63,9 @@ class Signals:
             before = self._before[number]
             if callable(before):
                 before(number, frame)
+            elif before is signal.SIG_DFL:  # nobody stops the reactor: the process ends as it would without us
+                signal.signal(number, before)
+                signal.raise_signal(number)
         elif number == signal.SIGINT and self._hurry is not None:
             self._reactor.callFromThread(self._hurry)
 

@@ -37,6 +37,10 @@ class Process:
         before, self.handlers[number] = self.handlers[number], handler
         return before
 
+    def raise_signal(self, number: int) -> None:
+        assert self.handlers[number] is signal.SIG_DFL
+        self.heard.append("the end")
+
     def kill(self, number: int) -> None:
         if self.handlers[number] is not signal.SIG_IGN:
             self.handlers[number](number, None)
@@ -136,6 +140,16 @@ def test_a_handler_that_cannot_be_called_is_not(process: Process) -> None:
     process.run()
     process.kill(signal.SIGTERM)
     assert process.heard == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_where_nobody_stops_the_reactor_the_process_ends(process: Process, number: int) -> None:
+    process.handlers[number] = signal.SIG_DFL
+    signals = Signals(process)
+    signals.serve(lambda: None)
+    process.run()
+    process.kill(number)
+    assert process.heard == ["the end"]
 
 
 def test_in_another_thread_nothing_is_taken(process: Process) -> None:
