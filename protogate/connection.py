@@ -182,7 +182,7 @@ class Connection(Protocol):
             self._out.append(data)
             self._size += len(data)
             if self._size > MOST:
-                Connection.flush(self)
+                self.flush()
         elif not self.dead:
             self._written += len(data)
             self._write(data)
@@ -331,6 +331,8 @@ class Connection(Protocol):
             self._drop()
             self.transport.unregisterProducer()
             self.transport.abortConnection()
+        elif self.unsent():  # closed, but the peer takes its time
+            self.transport.abortConnection()
         self.end()
 
     def _drop(self) -> None:
@@ -348,6 +350,5 @@ class Connection(Protocol):
         self._write = _nowhere
         self.timer.end()  # with these two nothing of it refers to itself
         self.end()
-        closed, self.closed = self.closed, self.closed
-        if not closed.called:
-            closed.callback(None)
+        if not self.closed.called:
+            self.closed.callback(None)

@@ -317,6 +317,15 @@ def test_abort_while_lingering(line, transport):
     assert transport.log[-1] == "rst"
 
 
+@pytest.mark.parametrize("waiting", [0, 9])
+def test_abort_while_closing_drops_what_the_peer_does_not_take(line, transport, waiting):
+    line.close()
+    transport.waiting = waiting
+    transport.log.clear()
+    line.abort()
+    assert transport.log == (["rst"] if waiting else []), "what is with the kernel ends as it was meant"
+
+
 def test_closed_fires_once_and_the_timer_is_gone(line):
     seen = []
     line.closed.addCallback(seen.append)

@@ -70,6 +70,16 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
     assert str(ended.value.code) == expected
 
 
+def test_a_socket_in_a_folder_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    path, where = tmp_path / "gateway.yaml", f"unix:{tmp_path}/none/a.sock"
+    path.write_text(f'listeners: [{{name: web, address: "{where}"}}]\n')
+    service = makeService(options("-c", str(path)))
+    with pytest.raises(SystemExit) as ended:
+        service.privilegedStartService()
+    expected = f"{path}:1:34: listeners[0].address: cannot listen on {where}: No such file or directory"
+    assert str(ended.value.code) == expected
+
+
 @pytest.mark.parametrize(("nodaemon", "kind"), [(True, Foreground), (False, GatewayService)])
 def test_a_daemon_leaves_it_to_twistd_to_tell(tmp_path: Path, nodaemon: bool, kind: type) -> None:
     path = tmp_path / "gateway.yaml"

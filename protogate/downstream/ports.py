@@ -79,8 +79,9 @@ class Ports:
             found = self.opened.get(key)
             try:
                 opened[key] = self._listen(entry) if found is None else found
-            except CannotListenError as error:
-                why = getattr(error.socketError, "strerror", None) or error.socketError
+            except (CannotListenError, OSError) as error:  # the latter from the lock file of a UNIX socket
+                cause = error.socketError if isinstance(error, CannotListenError) else error
+                why = getattr(cause, "strerror", None) or cause
                 faults.append(ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address")))
         if faults:
             for key, made in opened.items():
@@ -114,11 +115,16 @@ class Ports:
                 self._retire(gone, float(gateway.drain))
 
     def close(self, within: float) -> Deferred[Any]:
-        """Close all; fires when the last connection has ended, in at most so many seconds."""
+        """
+        Close all; fires when the last connection has ended, in at most so many seconds: also for what an earlier
+        configuration gave more time.
+        """
         opened, self.opened = self.opened, {}
         for one in opened.values():
             self._retire(one, within)
-        return DeferredList(list(self.retired))
+        last = self._wheel.after(within, self.abort)
+        ends: Deferred[Any] = DeferredList(list(self.retired))
+        return ends.addCallback(lambda _: last.close())
 
     def abort(self) -> None:
         """Wait no longer for what is on its way out."""

@@ -440,6 +440,25 @@ def test_stopping_lets_requests_end_closes_what_is_idle_and_aborts_at_the_deadli
         gateway._folder.cleanup()
 
 
+def test_the_deadline_of_a_stop_is_for_what_an_earlier_configuration_gave_more_time_too():
+    with MemoryGateway(listeners("1", "2", drain="100s")) as gateway:
+        gateway.upstream(HOST, PORT, [Expect(b"\r\n\r\n")])
+        stuck = gateway.client("2")
+        stuck.send(GET % b"/")
+        gateway.run()
+        assert gateway.reload(listeners("1", drain="100s"))
+        assert gateway.reload(listeners("1", drain="10s"))
+        stopped = []
+        gateway.service.stopService().addCallback(stopped.append)
+        gateway.advance(9.9)
+        assert stuck.lost is None
+        gateway.advance(0.3)
+        assert stuck.lost is not None
+        assert stopped
+        assert not gateway.reactor.getDelayedCalls()
+        gateway._folder.cleanup()
+
+
 def test_stopping_while_nothing_happens_takes_no_time():
     with MemoryGateway(config(drain="100s")) as gateway:
         gateway.upstream(HOST, PORT, SCRIPT)
