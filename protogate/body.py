@@ -239,7 +239,10 @@ class Valve:
         self._sink: ISink | None = None
 
     def cut(self, reason: Abort) -> None:
-        """Nothing more of it is wanted, and it will never be complete.  Does nothing once it has ended."""
+        """
+        Nothing more of it is wanted, and it will never be complete.  Does nothing before somebody reads it, nor once it
+        has ended.
+        """
         if self._sink is not None:
             self.body.stopProducing()
             self._deliver((None, reason))
