@@ -26,6 +26,7 @@ from protogate.downstream.listener import Listener
 from protogate.errors import ConfigError
 from protogate.interfaces import IStreamCodec
 from protogate.observe.counters import Counters
+from protogate.observe.events import quietly
 from protogate.wheel import Wheel
 
 BACKLOG: Final = 4096
@@ -136,9 +137,9 @@ class Ports:
         listener = Listener(entry.name, (), front, Context(self._wheel))
         where = address.listen(entry.address)
         if where.path:
-            port = self._reactor.listenUNIX(where.path, listener, backlog=BACKLOG, wantPID=True)
+            port = quietly(self._reactor.listenUNIX, where.path, listener, backlog=BACKLOG, wantPID=True)
         else:
-            port = self._reactor.listenTCP(where.port, listener, backlog=BACKLOG, interface=where.host)
+            port = quietly(self._reactor.listenTCP, where.port, listener, backlog=BACKLOG, interface=where.host)
         return Open(port, listener, front)
 
     def _retire(self, gone: Open, within: float) -> None:

@@ -1,5 +1,5 @@
 """
-Events of which there may be thousands a second, told once a minute.
+Events of which there may be thousands a second: told once a minute (L{Limited}), or not at all (L{quietly}).
 
 An event of this kind says that something goes on, not that it happened once: the counters have the numbers.
 """
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from twisted.python import log
+
+Result = TypeVar("Result")
 
 INTERVAL: Final = 60.0
 """Seconds."""
@@ -44,3 +48,12 @@ class Limited:
         suppressed, self._suppressed = self._suppressed, 0
         self._emit(text, suppressed=suppressed, **fields)
         return True
+
+
+def quietly(function: Callable[..., Result], *args: Any, **named: Any) -> Result:
+    """
+    Call what tells the log of its every step, as parts of Twisted do: each port, each DNS query.
+
+    What it tells has no text then, and observers write no event without one.  What it raises is raised.
+    """
+    return log.callWithContext({"log_format": ""}, function, *args, **named)  # type: ignore[no-any-return]

@@ -16,8 +16,10 @@ from __future__ import annotations
 import os
 import re
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, fail
@@ -29,6 +31,7 @@ from twisted.python.filepath import FilePath
 
 from protogate.context import uncounted
 from protogate.errors import Abort
+from protogate.observe.events import quietly
 from protogate.upstream.query import LONGEST, RETRIES, SHORTEST, Query, in_order
 from protogate.upstream.refusal import unresolved
 from protogate.wheel import Wheel
@@ -268,15 +271,12 @@ def _words(error: BaseException) -> str:
 class System(client.Resolver):
     """
     The name servers of a resolv.conf(5), asked over UDP, and TCP for what does not fit.  Its search list is not used:
-    names are complete.
+    names are complete.  A query is nothing to tell the log of.
     """
 
     def __init__(self, reactor: Any, resolv: str = "/etc/resolv.conf", servers: Sequence[tuple[str, int]] = ()) -> None:
         self._parseCall: Any = None
-        # Twisted's class has no types.
-        super().__init__(  # type: ignore[no-untyped-call]
-            None if servers else resolv, list(servers) or None, RETRIES, reactor
-        )
+        quietly(super().__init__, None if servers else resolv, list(servers) or None, RETRIES, reactor)
 
     def stop(self) -> None:
         """No longer watch the file, and close what is open."""
@@ -284,3 +284,15 @@ class System(client.Resolver):
             self._parseCall.cancel()
         for protocol in list(self.connections):
             protocol.transport.loseConnection()
+
+    def _connectedProtocol(self, interface: str = "") -> Any:
+        """Twisted: a port of its own for each query, on which it cannot be guessed."""
+        protocol: Any = quietly(super()._connectedProtocol, interface)
+        port = protocol.transport
+        port.connectionLost = partial(_unheard, port.__class__, weakref.ref(port))
+        return protocol
+
+
+def _unheard(kind: Any, port: weakref.ref[Any], reason: Any = None) -> None:
+    """What a port does when it is closed."""
+    quietly(kind.connectionLost, port(), reason)

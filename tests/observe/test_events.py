@@ -1,9 +1,13 @@
 from __future__ import annotations
 
-from twisted.internet.task import Clock
-from twisted.logger import Logger, capturedLogs
+from io import StringIO
 
-from protogate.observe.events import Limited
+import pytest
+from twisted.internet.task import Clock
+from twisted.logger import Logger, capturedLogs, globalLogPublisher, textFileLogObserver
+from twisted.python import log as old
+
+from protogate.observe.events import Limited, quietly
 
 log = Logger()
 
@@ -29,3 +33,24 @@ def test_after_a_long_silence_it_passes_at_once() -> None:
         clock.advance(1000)
         assert event("x")
         assert not event("x")
+
+
+def test_what_twisted_tells_quietly_is_not_written() -> None:
+    def tell(number: int, *, fails: bool = False) -> int:
+        old.msg("a step")
+        if fails:
+            raise ValueError(number)
+        return number
+
+    written = StringIO()
+    observer = textFileLogObserver(written)
+    globalLogPublisher.addObserver(observer)
+    try:
+        assert quietly(tell, 7) == 7
+        with pytest.raises(ValueError, match="8"):
+            quietly(tell, 8, fails=True)
+        assert written.getvalue() == ""
+        tell(9)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert "[-] a step" in written.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import pytest_twisted
 from fake_upstream import NXDOMAIN, SERVFAIL, FakeDns, Time, a, aaaa, cname, soa, srv
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import globalLogPublisher, textFileLogObserver
 from twisted.names import authority, common, dns, server
 
 from protogate.errors import ALWAYS, Abort, Phase
@@ -376,6 +379,9 @@ async def test_a_real_name_server(tmp_path: Path) -> None:
         soa=(b"up.test", dns.Record_SOA(b"up.test", b"up.test", minimum=5)),
     )
     port = reactor.listenUDP(0, dns.DNSDatagramProtocol(server.DNSServerFactory([zone])), interface="127.0.0.1")
+    written = StringIO()
+    observer = textFileLogObserver(written)
+    globalLogPublisher.addObserver(observer)
     time = Time()
     resolver = Resolver(time.wheel, System(reactor, servers=[("127.0.0.1", port.getHost().port)]), hosts="/nonexistent")
     addresses = await resolver.addresses("up.test")  # type: ignore[misc]
@@ -388,6 +394,9 @@ async def test_a_real_name_server(tmp_path: Path) -> None:
     answer = resolver.look("missing.up.test")
     assert isinstance(answer, Answer)  # the server's word was an answer, not a failure
     resolver.close()
+    await deferLater(reactor, 0)  # the last port is closed in a turn of its own
+    globalLogPublisher.removeObserver(observer)
+    assert written.getvalue() == ""
     await port.stopListening()
 
 
