@@ -109,9 +109,9 @@ class GatewayService(Service):
         self._log: AccessLog | None = None
         self.ports = Ports(reactor, self.wheel, partial(Front, self))
         self.clusters: Clusters | None = None
-        self._loading: Deferred[bool] | None = None
+        self._loading = False
+        self._next: list[Deferred[bool]] = []  # asked for while the file was being read: another load
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
-        self._again = False
         self._watch: FileWatch | None = None
 
     # -- life
@@ -182,28 +182,22 @@ class GatewayService(Service):
         """
         Load the configuration anew.  A fault keeps the old one, and is logged.
 
-        @return: fires with whether the new one is in force; never fails.
+        @return: fires with whether the file as it is now, or was changed to later, is in force; never fails.
         """
-        if self._loading is not None:
-            self._again = True  # the file may have changed after it was read
-            return self._join()
+        mine: Deferred[bool] = Deferred()
+        if self._loading:
+            self._next.append(mine)  # the file may have changed after it was read
+        else:
+            self._load([mine])
+        return mine
+
+    def _load(self, waiting: list[Deferred[bool]]) -> None:
+        self._loading = True
         _log.info("loading {path} anew", path=self._path)
         reading: Deferred[Build] = deferToThreadPool(
             self._reactor, self._reactor.getThreadPool(), build_quietly, self._path
         )
-        self._loading = reading.addCallback(self._loaded).addErrback(self._kept).addBoth(self._settled)
-        return self._join()
-
-    def _join(self) -> Deferred[bool]:
-        mine: Deferred[bool] = Deferred()
-        assert self._loading is not None
-
-        def tell(result: bool) -> bool:
-            mine.callback(result)
-            return result
-
-        self._loading.addCallback(tell)
-        return mine
+        reading.addCallback(self._loaded).addErrback(self._kept).addCallback(self._settled, waiting)
 
     def _loaded(self, built: Build) -> bool:
         if not self.running:
@@ -231,12 +225,13 @@ class GatewayService(Service):
             _log.failure("{path} cannot be loaded, the configuration in force stays", failure, path=self._path)
         return False
 
-    def _settled(self, result: bool) -> bool:
-        self._loading = None
-        if self._again:
-            self._again = False
-            self.reload()
-        return result
+    def _settled(self, result: bool, waiting: list[Deferred[bool]]) -> None:
+        self._loading = False
+        following, self._next = self._next, []
+        if following:
+            self._load(following)
+        for each in waiting:
+            each.callback(result)
 
     def _follow(self) -> None:
         """Watch the file, or stop watching it."""

@@ -208,6 +208,21 @@ def test_a_configuration_with_faults_changes_nothing(name):
         gateway.run()
 
 
+def test_who_asks_for_a_reload_while_another_one_reads_is_told_of_the_file_as_it_is_by_then():
+    with MemoryGateway(config()) as gateway:
+        told = []
+        gateway._write(stamped("${"))
+        gateway.service.reload().addCallback(lambda done: told.append(("first", done)))
+        gateway.reactor.run(rounds=1)
+        gateway._write(stamped("new"))
+        for name in ("second", "third"):
+            gateway.service.reload().addCallback(lambda done, name=name: told.append((name, done)))
+        assert not told, "the file was read, and its faults are not told yet"
+        gateway.run()
+        assert told == [("first", False), ("second", True), ("third", True)]
+        assert gateway.service.reloads == 1
+
+
 # -- listeners
 
 
