@@ -75,8 +75,8 @@ def build(path: str) -> Build:
     if parts.faults:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
-    warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings)]
-    warnings += [warning for stage in bound.values() for module in stage for warning in module.warnings]
+    of_modules = [warning for stage in bound.values() for module in stage for warning in module.warnings]
+    warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings, *of_modules)]
     loaded.forget()
     gateway = config.gateway
     return Build(

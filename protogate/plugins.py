@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from twisted.plugin import IPlugin, getPlugins
 from twisted.python.reflect import namedAny
@@ -26,6 +26,10 @@ import twisted.plugins
 Part = TypeVar("Part")
 _parts: dict[tuple[Any, str, Any], Any] = {}
 """What was found, by interface, name and package."""
+
+
+NOUNS: Final = {"IStreamCodec": "codec", "IModuleFactory": "module"}
+"""What those who write configurations call them."""
 
 
 class IPart(Interface):
@@ -74,7 +78,7 @@ def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Pa
     part = _parts.get(key)
     if part is not None:
         return cast(Part, part)
-    title = interface.__name__
+    title = NOUNS.get(interface.__name__, interface.__name__)
     found = [plugin for plugin in declared(interface, package) if plugin.name == name]
     if not found:
         installed = ", ".join(names(interface, package)) or "none"
@@ -90,6 +94,6 @@ def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Pa
     try:
         verifyObject(interface, part)
     except Invalid as error:
-        raise PluginError(f"{path} is not a proper {title}: {error}") from error
+        raise PluginError(f"{path} is not a proper {interface.__name__}: {error}") from error
     _parts[key] = part
     return cast(Part, part)

@@ -86,3 +86,17 @@ def test_a_burial_lets_the_event_loop_go_on_soon_and_another_one_does_not_end_th
     assert remains == []
     assert seen == pytest.approx([SWITCH] * 4)
     assert sys.getswitchinterval() == before
+
+
+def test_warnings_tell_where_they_come_from(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        'listeners: [{name: web, address: "127.0.0.1:8080"}]\n'
+        'routes: [{value: /, matcherType: prefix, routes: [{targets: [{url: "http://192.0.2.1"}]}]}]\n'
+        "modules:\n"
+        "  - name: addResponseHeader\n"
+        "    actionParam: {connection: keep-alive}\n",
+        encoding="utf-8",
+    )
+    (warning,) = build(str(file)).warnings
+    assert warning.startswith(f"{file}:5:31: modules[0].actionParam.connection: ")

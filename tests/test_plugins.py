@@ -70,11 +70,11 @@ def test_the_same_part_is_found_each_time(package: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("nobody", "no IModuleFactory named 'nobody'; installed: broken, missing, none, proper, twice, twice"),
+        ("nobody", "no module named 'nobody'; installed: broken, missing, none, proper, twice, twice"),
         ("none", "NoFactory is not a proper IModuleFactory"),
         ("broken", "cannot be made from .*Broken: ValueError"),
         ("missing", "cannot be made from no.such.thing"),
-        ("twice", "two parts claim to be the IModuleFactory named 'twice': .*Proper and .*NoFactory"),
+        ("twice", "two parts claim to be the module named 'twice': .*Proper and .*NoFactory"),
     ],
 )
 def test_what_is_wrong_is_said(package: ModuleType, name: str, text: str) -> None:
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said(package: ModuleType, name: str, text: str) -> Non
 
 
 def test_nothing_installed_is_said_too(package: ModuleType) -> None:
-    with pytest.raises(PluginError, match="no IStreamCodec named 'x'; installed: none"):
+    with pytest.raises(PluginError, match="no codec named 'x'; installed: none"):
         find(IStreamCodec, "x", package)
 
 

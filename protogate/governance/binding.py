@@ -19,7 +19,7 @@ from zope.interface.exceptions import Invalid
 from zope.interface.verify import verifyObject
 
 from protogate import cohort
-from protogate.config.faults import ConfigFaults, line, under
+from protogate.config.faults import ConfigFaults, under
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -79,8 +79,8 @@ class Bound:
     @ivar outlives: its stage runs whether or not the client is still there.
     @ivar failures: how often it failed.
     @ivar timeouts: how often it took too long.
-    @ivar warnings: one line each: what works, but perhaps not as it was meant.  A module may have C{warnings} of its
-        own: ConfigErrors, whose paths start at its parameters.
+    @ivar warnings: what works, but perhaps not as it was meant.  A module may have C{warnings} of its own:
+        ConfigErrors, whose paths start at its parameters.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Bound:
         module: IModule,
         holds: Callable[[Exchange], bool],
         key: Callable[[Exchange], str],
-        warnings: Sequence[str] = (),
+        warnings: Sequence[ConfigError] = (),
     ) -> None:
         self.name, self.stage, self.order, self.module = entry.name, stage, entry.rule_order, module
         self.process: Callable[[Exchange], Any] = module.process
@@ -210,7 +210,7 @@ class _Entry:
         assert module is not None
         assert holds is not None
         assert key is not None
-        warnings = [line(under(warning, *self._path, "actionParam")) for warning in getattr(module, "warnings", ())]
+        warnings = [under(warning, *self._path, "actionParam") for warning in getattr(module, "warnings", ())]
         return Bound(entry, stage, bool(factory.guards), module, holds, key, warnings)
 
     def _fault(self, message: str, *path: str | int) -> None:

@@ -59,7 +59,7 @@ def finder(*factories):
     def find(interface, name):
         assert interface is IModuleFactory
         if name not in known:
-            raise LookupError(f"no IModuleFactory named {name!r}; installed: {', '.join(known)}")
+            raise LookupError(f"no module named {name!r}; installed: {', '.join(known)}")
         return known[name]
 
     return find

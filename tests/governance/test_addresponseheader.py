@@ -48,7 +48,7 @@ def test_ctrips_sample_works_unchanged(fakes, exchange):
         (b"access-control-expose-headers", b"x-service-call"),
         (b"x-gate-root-id", exchange.trace.encode()),
     ]
-    assert [line.partition(": ")[0] for line in bound[0].warnings] == ["modules[0].actionParam.connection"]
+    assert [warning.path for warning in bound[0].warnings] == [("modules", 0, "actionParam", "connection")]
 
 
 def test_it_adds_and_replaces_nothing(exchange):

@@ -184,7 +184,7 @@ def test_constant_template_is_a_plain_text(find):
 def test_unknown_module_says_what_is_installed(find):
     ((path, message),) = faults([entry(), entry(name="fkae")], find)
     assert path == ("modules", 1, "name")
-    assert message == "no IModuleFactory named 'fkae'; installed: fake"
+    assert message == "no module named 'fkae'; installed: fake"
 
 
 def test_stage_that_the_module_does_not_know_names_those_it_does(find):
@@ -292,7 +292,8 @@ def test_warnings_of_a_module_tell_their_place(fakes):
 
     find = fakes.finder(fakes.Factory(), fakes.Factory("odd", make=make))
     bound = bind([entry(), entry(name="odd")], find)["PRE_REQUEST"]
-    assert [module.warnings for module in bound] == [(), ("modules[1].actionParam.a[1]: is odd",)]
+    told = [[(warning.path, warning.message) for warning in module.warnings] for module in bound]
+    assert told == [[], [(("modules", 1, "actionParam", "a", 1), "is odd")]]
 
 
 # -- explain
