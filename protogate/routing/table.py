@@ -197,8 +197,12 @@ class Router:
         if not rule.published:
             raise _gone(f'rule "{rule.name}" is not published')
         for route in rule.routes:
-            if route.condition is None or route.condition(exchange):
+            if route.condition is None:
                 return route
+            exchange.route = route  # a condition may ask for C{route}
+            if route.condition(exchange):
+                return route
+        exchange.route = None
         raise _gone(f'rule "{rule.name}": no entry has a condition that holds')
 
     def _missed(self, request: Request) -> None:
@@ -224,11 +228,14 @@ class Router:
         steps = [Step(rule, False, "no entry is for this zone") for rule in self._elsewhere]
         abort: Abort | None = None
         route: Route | None = None
+        told: set[tuple[int, str]] = set()
         for candidate in self._candidates:
             rule = candidate.rule
             why = miss(candidate, request)
             if why:
-                steps.append(Step(rule, False, why))
+                if (rule.index, why) not in told:  # one rule stands here once for each of its hosts
+                    told.add((rule.index, why))
+                    steps.append(Step(rule, False, why))
                 continue
             try:
                 route = self.route(exchange)
@@ -347,4 +354,5 @@ def _idle(rules: Iterable[Rule]) -> Iterable[ConfigError]:
 
 
 def _gone(reason: str) -> Abort:
-    return Abort(reason, CLIENT, 404, phase=Phase.ROUTING, detail="not found")
+    # Nothing in it that tells the client of this one from a rule that is not there.
+    return Abort(reason, CLIENT, 404, phase=Phase.ROUTING)

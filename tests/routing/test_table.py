@@ -13,6 +13,7 @@ from zope.interface.verify import verifyObject
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import Abort
+from protogate.exchange.exchange import NO_ROUTE
 from protogate.interfaces import IRouter
 from protogate.routing.table import TYPES, Router, miss
 
@@ -149,7 +150,12 @@ def test_an_unpublished_rule_is_404_and_final() -> None:
     table = router(rule("/a", published=False, name="orders"), rule("/", "prefix"))
     with pytest.raises(Abort, match='rule "orders" is not published') as caught:
         table.route(ask("/a"))
-    assert (caught.value.status, caught.value.detail) == (404, "not found")
+    # A client cannot tell it from one that is not there.
+    assert (caught.value.status, caught.value.detail, caught.value.title) == (
+        NO_ROUTE.status,
+        NO_ROUTE.detail,
+        NO_ROUTE.title,
+    )
     assert chosen(table, ask("/b")) == 1
 
 
@@ -172,6 +178,19 @@ def test_the_first_entry_whose_condition_holds() -> None:
     with pytest.raises(Abort, match="no entry has a condition that holds") as caught:
         table.route(ask("/a"))
     assert caught.value.status == 404
+
+
+def test_a_condition_may_ask_for_the_rule_that_it_belongs_to() -> None:
+    holds = "route.name == 'mine' && 'x' in route.tags && route.properties['core'] == 'true'"
+    table = router(
+        rule("/a", "exact", "uri", entry(condition=holds), name="mine", tags=("x",), properties={"core": "true"}),
+        rule("/b", "exact", "uri", entry(condition=holds), tags=("x",)),
+    )
+    assert chosen(table, ask("/a")) == 0
+    exchange = ask("/b")
+    with pytest.raises(Abort, match="no entry has a condition that holds"):
+        table.route(exchange)
+    assert exchange.route is None
 
 
 def test_zones() -> None:
@@ -397,6 +416,12 @@ def test_a_trace_tells_why_each_rule_missed() -> None:
     assert trace.route is not None
     assert [(target.upstream, share) for target, share in trace.odds] == [("u", 0.75), ("v", 0.25)]
     assert trace.abort is None
+
+
+def test_a_trace_tells_once_why_a_rule_with_several_hosts_missed() -> None:
+    table = router(rule("/b", hosts=("a.test", "*.b.test")), rule("/", "prefix"))
+    assert [step.why for step in table.trace(ask("/a")).steps] == ['uri "/a" does not match exact /b', "entry 0"]
+    assert len(table.trace(ask("/b", host="c.test")).steps) == 3  # each host for a reason of its own
 
 
 def test_a_trace_tells_which_entries_were_passed_by() -> None:
