@@ -53,14 +53,20 @@ class Body:
         self._flowing = False  # write() may go straight to the sink
         self._paused = False  # by the sink
         self._told = False  # the source knows it is paused
-        self._busy = False  # inside the delivery loop
+        self._busy = False  # inside a write() of the sink
         self._end: End | None = None  # not yet delivered
 
     # -- the codec's side: an ISink
 
     def write(self, data: bytes) -> None:
         if self._flowing:
+            self._flowing, self._busy = False, True
             self._sink.write(data)  # type: ignore[union-attr]
+            self._busy = False
+            if self._paused or self._source is None or self.held is not None:
+                self._deliver()
+            else:
+                self._flowing = True
         elif self._source is not None:
             if self.held is None:
                 self.held = [data]

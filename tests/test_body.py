@@ -148,6 +148,27 @@ def test_pausing_and_resuming_inside_write_do_not_nest(body):
     assert seen == [b"x"] * 3
 
 
+def test_what_is_written_inside_write_while_the_body_flows_waits_until_that_has_returned(body, source):
+    log = []
+
+    class Echo(Sink):
+        def write(self, data):
+            log.append(f"{data.decode()} begins")
+            if data == b"a":
+                body.pauseProducing()
+                body.resumeProducing()
+                body.write(b"b")
+                body.finish()
+            log.append(f"{data.decode()} ends")
+
+        def finish(self, trailers=None):
+            log.append("the end")
+
+    Echo(body)
+    body.write(b"a")
+    assert log == ["a begins", "a ends", "b begins", "b ends", "the end"]
+
+
 def test_abort_overtakes_a_pause_and_drops_what_was_held(body):
     sink = Sink(body, pauses=True)
     body.write(b"a")
