@@ -337,14 +337,14 @@ class Exchange:
         waiting.addCallbacks(self._go, self._failed, callbackArgs=(step,))
         return waiting
 
-    def _go(self, value: Any, step: Callable[[Any], Answer]) -> Answer:
+    def _go(self, value: Any, step: Callable[[Any], Answer]) -> Answer | Failure:
         """Behind a wait: go on, unless it is all over by now."""
         late, self._late = self._late, None
         if late is not None or self.request.gone is not None:
             if isinstance(value, Response):
                 _stop(value)
             if late is None:
-                raise self.request.gone or CLIENT_GONE
+                return Failure(self.request.gone or CLIENT_GONE)  # not raised: all share it, with its traceback
             return self._fail(late)
         return step(value)
 
