@@ -25,6 +25,14 @@ CONNECT: Final = b"connect"
 """C{Request.upgrade} of a plain CONNECT (RFC 9110, 9.3.6)."""
 
 
+def spellings(name: bytes) -> frozenset[bytes]:
+    """A field name with C{_} in place of one or more C{-}: other names, except for who turns them into variables."""
+    found = [b""]
+    for byte in name:
+        found = [start + end for start in found for end in ((b"-", b"_") if byte == 45 else (bytes((byte,)),))]
+    return frozenset(found) - {name}
+
+
 class Headers(list[Field]):
     """Field lines in the order they came, as C{(lower-case name, value)}."""
 

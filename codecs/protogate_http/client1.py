@@ -215,7 +215,7 @@ class Client(Stream):
         half.expect = False
         if not half.sent and half.writing != OPEN:
             self.sent(half, half.since)  # it answers, so it has read it all
-        half.headed(Response(status, fields, body))
+        half.headed(Response(status, fields, body, "HTTP/1.0" if http10 else "HTTP/1.1"))
         self.fresh = True
         if whole is not None:
             half.incoming = None  # nothing of it is to come

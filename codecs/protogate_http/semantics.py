@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Final
 
-from protogate.message import Field, Headers, Request
+from protogate.message import Field, Headers, Request, spellings
 from protogate_http.wire1 import CHUNKED, NUMBER, TOKEN, Bad, low
 
 HOP: Final = frozenset(
@@ -26,6 +26,7 @@ HOP: Final = frozenset(
         b"connection",
         b"http2-settings",
         b"keep-alive",
+        b"proxy",
         b"proxy-authenticate",
         b"proxy-authorization",
         b"proxy-connection",
@@ -35,8 +36,13 @@ HOP: Final = frozenset(
         b"upgrade",
     )
 )
-"""Fields of one connection, or of one hop (RFC 9110, 7.6.1 and 11.7)."""
-SPECIAL: Final = HOP | {b"content-length", b"host", b"expect"}
+"""
+Fields of one connection, or of one hop (RFC 9110, 7.6.1 and 11.7).  C{proxy} is no field at all, but CGI would make
+HTTP_PROXY of it, and clients of the upstream would use that (CVE-2016-5385).
+"""
+_MEANT: Final = HOP | {b"content-length", b"host", b"expect"}
+SPECIAL: Final = _MEANT.union(*map(spellings, _MEANT))
+"""Also with C{_} for C{-}: it means nothing to us, but CGI, WSGI and their like see no difference, so it ends here."""
 OURS: Final = SPECIAL - {b"expect", b"proxy-authenticate", b"proxy-authorization"}
 """What only a codec writes.  (A module that adds credentials for the next hop means it.)"""
 _OPTIONS: Final = {
@@ -124,7 +130,9 @@ def split(fields: list[Field]) -> tuple[Headers, Special]:  # noqa: PLR0912  one
         _check(codings)
         special.length = CHUNKED
     if special.options not in _KNOWN:
-        kept[:] = [field for field in kept if field[0] not in special.options]
+        # Whoever could name away what a trusted proxy says of him would pass for the proxy itself.
+        gone = {option for option in special.options if option[:12] != b"x-forwarded-" and option != b"forwarded"}
+        kept[:] = [field for field in kept if field[0] not in gone]
     if trailers:
         kept.append(TE_TRAILERS)
     if special.upgrade and b"upgrade" not in special.options:
@@ -167,6 +175,8 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
     """
     if host is not None and target[:1] != b"/" and target != b"*" and not _HOST(host):
         raise Bad("bad Host", 400, "bad_host")
+    if b"#" in target:  # to others the path or the query ends there (RFC 9112, 3.2: a target has no fragment)
+        raise Bad("the request target holds a fragment", 400, "bad_target")
     if method == b"CONNECT":
         if not _CONNECT(target):
             raise Bad("CONNECT wants host:port", 400, "bad_target")

@@ -35,6 +35,9 @@ SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,15})(?:[ \t]*+;[ \t]*+" + T + rb"++(?:[ \t]*+=[ \t]*+" + _WORD + rb")?)*+"
 ).fullmatch
 _VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n").match
+_REQUEST: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/[0-9]\.[0-9]").fullmatch
+_FIRST: Final = re.compile(T).match
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: " + _TEXT + rb"*+)?").fullmatch
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
 _LINE: Final = re.compile(T + rb"++:" + _TEXT + rb"*+").fullmatch
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
@@ -408,7 +411,8 @@ class Requests(Reader):
 
     def _scan(self, data: bytes) -> None:
         """
-        Raise for the first byte of a head, whole or not, that cannot be right: one too many, or a bare LF.
+        Raise for the first byte of a head, whole or not, that cannot be right: one too many, a bare LF, or one by which
+        it is clear that there is no request line.  Who speaks something else learns that at once, not when time is up.
 
         What was looked at before is not looked at again: C{_mark} is the start of the first line that was not complete,
         C{_lines} how many were, C{_begin} where the fields begin.
@@ -424,6 +428,10 @@ class Requests(Reader):
             if end > over + 1 or (end == over + 1 and data[over] != 13):
                 faults.append((over, 0 if not lines else 1))
             if at >= 0 and (at == mark or data[at - 1] != 13):
+                faults.append((at, 4))
+            if not lines and not _FIRST(data):
+                faults.append((0, 4))
+            elif not lines and at >= 0 and not _REQUEST(data, 0, at - 1):
                 faults.append((at, 4))
             if lines and (end > mark + 1 or data[mark] != 13):  # not the empty line
                 if end + (at >= 0) > self._begin + limits.headers:
@@ -457,12 +465,14 @@ class Responses(Reader):
     def _head(self) -> Head | None:
         if self._at == len(self._data):
             return None
+        seen = self._at + self._seen
         head = self._take()
         size, most = self.pending() if head is None else len(head), self.limits.response_headers
         if size > most:
             self.clear()
             raise Bad("response head too large", 502, "response_headers_too_large")
         if head is None:
+            self._begun(seen)
             return None
         match = RESPONSE(head)
         if match is None:
@@ -472,6 +482,14 @@ class Responses(Reader):
                 raise Bad("malformed response head", 502, "malformed_response")
         minor, status, block = match.groups()
         return Head((minor, status), pairs(block))
+
+    def _begun(self, seen: int) -> None:
+        """Raise for a head that is not whole, but cannot become one: who speaks something else is not waited for."""
+        data, at = self._data, self._at
+        end = data.find(b"\r\n", at)
+        if _BARE(data, max(seen, at)) or (end >= 0 and not _STATUS(data, at, end)):
+            self.clear()
+            raise Bad("malformed response head", 502, "malformed_response")
 
 
 Requests._steps = _steps(Requests)

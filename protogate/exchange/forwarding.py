@@ -18,18 +18,22 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from protogate.message import Field, Headers, Peer, Request
+from protogate.errors import GATEWAY, Abort
+from protogate.message import Field, Headers, Peer, Request, spellings
 from protogate.uri import LONGEST, authority
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MOST: Final = 64
 """Elements of a list that are looked at."""
+ROUNDS: Final = 8
+"""How often a request may come by: two gateways may share a name, and one may have a reason to ask itself."""
 KNOWN: Final = 4096
 """Remembered answers; the memory of all of them is dropped when there are more."""
 
-_PREFIX: Final = b"x-forwarded-"
-_OTHERS: Final = frozenset((b"forwarded", b"x-real-ip", b"via"))
+_PREFIXES: Final = frozenset((b"x-forwarded-", *spellings(b"x-forwarded-")))
+_OTHERS: Final = frozenset((b"forwarded", b"via", b"x-real-ip", *spellings(b"x-real-ip")))
+"""Names with C{_} for C{-} included: for CGI, WSGI and their like those are the same field."""
 _PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?").fullmatch
 _PAIR: Final = r"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)=([!#$%&'*+\-.^_`|~0-9A-Za-z]+|"[^"\\\x00-\x1f\x7f]*")[ \t]*"""
 _ELEMENT = re.compile(rf"{_PAIR}(?:;{_PAIR})*").fullmatch
@@ -61,6 +65,9 @@ class Forwarding:
 
     def __init__(self, name: str, trusted: Iterable[str] = (), header: str = "x-forwarded-for") -> None:
         self.pseudonym = _NO_TOKEN.sub("-", name) or "protogate"
+        self._ours = re.compile(
+            rb"(?:\A|,)[ \t]*+[^ \t,]++[ \t]++" + re.escape(self.pseudonym.encode("ascii")) + rb"(?![^ \t,])"
+        ).findall
         self._networks: Sequence[Network] = [ipaddress.ip_network(network) for network in trusted]
         self._header = header.encode("ascii")
         self._via: dict[str, bytes] = {}
@@ -96,7 +103,11 @@ class Forwarding:
         return Peer(chain[0] if chain else peer.ip, 0 if chain else peer.port, request.scheme == b"https")
 
     def write(self, request: Request, client: Peer) -> None:
-        """Put what the upstream is to know into C{request.headers}, instead of whatever stood there."""
+        """
+        Put what the upstream is to know into C{request.headers}, instead of whatever stood there.
+
+        @raise Abort: 502, when C{Via} says that it goes round in circles (RFC 9110, 7.6.3).
+        """
         headers, peer = request.headers, request.peer
         trusted = bool(self._networks) and self.trusts(peer.ip)
         via = self.via(request.protocol)
@@ -116,14 +127,17 @@ class Forwarding:
             fields = found
         dirty = False
         for name, _ in headers:
-            if name[:12] == _PREFIX or name in _OTHERS:
+            if name[:12] in _PREFIXES or name in _OTHERS:
                 dirty = True
                 break
         if dirty:
             before = headers.all(b"via")
             if before:
-                via = b", ".join((*before, via))
-            headers = Headers([f for f in headers if f[0][:12] != _PREFIX and f[0] not in _OTHERS])
+                came = b", ".join(before)
+                if len(self._ours(came)) >= ROUNDS:
+                    raise Abort(f"the request came by {ROUNDS} times before", GATEWAY, 502, error="proxy_loop_detected")
+                via = b"%b, %b" % (came, via)
+            headers = Headers([f for f in headers if f[0][:12] not in _PREFIXES and f[0] not in _OTHERS])
             request.headers = headers
         headers.extend(fields)
         headers.append((b"via", via))
@@ -174,10 +188,8 @@ class Forwarding:
             return plain(element.strip(" \t"))
         if _ELEMENT(element) is None:
             return None
-        for key, value in _PAIRS(element):
-            if key.lower() == "for":
-                return plain(str(value).strip('"'))
-        return None
+        said = [value for key, value in _PAIRS(element) if key.lower() == "for"]
+        return plain(said[0].strip('"')) if len(said) == 1 else None  # once at most (RFC 7239, 4)
 
     def _fields(self, chain: list[str], scheme: bytes, host: bytes) -> list[Field]:
         nodes = [f'"[{ip}]"' if ":" in ip else (ip or "unknown") for ip in chain]

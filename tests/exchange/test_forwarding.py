@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protogate.exchange.forwarding import Forwarding, plain
+from protogate.errors import Abort
+from protogate.exchange.forwarding import ROUNDS, Forwarding, plain
 from protogate.message import Headers, Peer, Request
 from protogate.uri import LONGEST
 
@@ -201,3 +202,39 @@ def test_nothing_that_a_peer_sends_breaks_it_or_leaves_as_it_came(lines: list[by
         (value,) = Headers(asked.headers).all(name)
         for element in value.decode("latin-1").split(", ")[:1]:
             assert plain(element.split(";")[0].removeprefix("for=").strip('"')) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"x_forwarded_for", b"x-forwarded_for", b"x_forwarded-host", b"x_real_ip", b"x-real_ip", b"x_forwarded_port"],
+)
+def test_other_spellings_of_what_is_told_are_dropped(name: bytes) -> None:
+    """For CGI and its like they are the same."""
+    asked = request((name, b"192.0.2.66"), ip="203.0.113.9")
+    Forwarding("edge").write(asked, asked.peer)
+    assert name not in dict(asked.headers)
+    assert asked.headers.all(b"x-forwarded-for") == [b"203.0.113.9"]
+
+
+def test_an_element_that_names_two_addresses_is_broken() -> None:
+    forwarding = Forwarding("edge", TRUSTED, "forwarded")
+    assert forwarding.source(request((b"forwarded", b"for=203.0.113.9;for=192.0.2.1"))).ip == "10.0.0.1"
+
+
+def test_what_goes_round_in_circles_is_stopped() -> None:
+    forwarding = Forwarding("edge.1", TRUSTED)
+    asked = request()
+    for _ in range(ROUNDS):
+        forwarding.write(asked, asked.peer)
+    with pytest.raises(Abort) as caught:
+        forwarding.write(asked, asked.peer)
+    assert (caught.value.status, caught.value.error) == (502, "proxy_loop_detected")
+
+
+@pytest.mark.parametrize(
+    "via", [b"1.1 edge-1", b"1.1 xedge.1", b"1.1 other (edge.1)", b"edge.1 other", b"1.1 edge.1:80"]
+)
+def test_others_are_not_taken_for_ourselves(via: bytes) -> None:
+    asked = request((b"via", b", ".join([via] * 20)), (b"via", b"HTTP/2 edge.1 (x)"))
+    Forwarding("edge.1").write(asked, asked.peer)
+    assert len(asked.headers.all(b"via")[0].split(b",")) == 22

@@ -152,12 +152,34 @@ def test_targets_without_a_form(method, target):
 
 
 def test_targets():
-    assert aim(b"GET", b"/a?b#c", b"h") == (b"/a?b#c", b"h")
+    assert aim(b"GET", b"/a?b%23c", b"h") == (b"/a?b%23c", b"h")
     assert aim(b"GET", b"/", None) == (b"/", b"")
-    assert aim(b"GET", b"http://a#f", b"h") == (b"/#f", b"a")
     assert aim(b"OPTIONS", b"http://a/", b"h") == (b"/", b"a")
     assert aim(b"CONNECT", b"a:1", b"h") == (b"", b"a:1")
     assert aim(b"GET", b"http://u:p@a:1/x", b"h") == (b"/x", b"u:p@a:1")
+
+
+@pytest.mark.parametrize("target", [b"/a#b", b"/a?b#c", b"http://a/b#c", b"http://a#f", b"*#", b"a:1#"])
+@pytest.mark.parametrize("method", [b"GET", b"OPTIONS", b"CONNECT"])
+def test_a_target_has_no_fragment(method, target):
+    with pytest.raises(Bad):
+        aim(method, target, b"h")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"content_length", b"transfer_encoding", b"proxy", b"proxy_authorization", b"keep_alive", b"http2_settings"],
+)
+def test_what_a_program_behind_cgi_would_take_for_framing_or_for_the_hop_ends_here(name):
+    kept, special = split([(name, b"1"), (b"x_y", b"2")])
+    assert (kept, special.length, special.options) == ([(b"x_y", b"2")], None, ())
+    assert sendable([(name, b"1"), (b"x_y", b"2")], Count())[0] == [(b"x_y", b"2")]
+
+
+def test_nobody_names_away_what_a_proxy_says_of_him():
+    said = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-proto", b"https"), (b"forwarded", b"for=192.0.2.1")]
+    nominated = (b"connection", b"X-Forwarded-For, x-forwarded-proto, Forwarded, x-a")
+    assert split([nominated, *said, (b"x-a", b"b")])[0] == said
 
 
 def test_listed():

@@ -338,6 +338,27 @@ def test_limits_do_not_depend_on_the_cut(lines):
     every_way_but_salvage(b"GET / HTTP/1.1\r\n" + b"".join(lines) + b"\r\n\r\n", SMALL)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /\r\n",  # HTTP/0.9
+        b"GET / HTTP/1.1 \r\n",
+        b"get it\r\n",
+        b"SSH-2.0-OpenSSH_9.9\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the hello of TLS
+        b" GET",
+        b"\x00",
+    ],
+)
+def test_who_does_not_begin_with_a_request_line_is_refused_without_waiting_for_more(data):
+    assert [seen[:3] for seen in every_way_but_salvage(data, LIMITS)] == [("bad", 400, "malformed_head")]
+
+
+def test_a_request_line_too_long_is_told_from_one_that_is_none_however_it_comes():
+    assert every_way_but_salvage(b"GET /" + b"a" * 40 + b"\r\n\r\n", SMALL)[0][1] == 414
+    assert every_way_but_salvage(b"GET /\r\n" + b"A: " + b"a" * 40 + b"\r\n\r\n", SMALL)[0][1] == 400
+
+
 def test_a_bad_head_keeps_its_good_parts():
     bad = read(Requests, [b"GET /x HTTP/1.1\r\nHost: a\r\nB : c\r\nUser-Agent: me\r\nX: " + b"y" * 9000 + b"\r\n\r\n"])[
         0
@@ -392,6 +413,21 @@ def test_status_lines(data, start):
 )
 def test_bad_response_heads(data):
     assert every_way(Responses, data + b"HTTP/1.1 200 OK\r\n\r\n")[0][:3] == ("bad", 502, "malformed_response")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"220 smtp.example.com ESMTP\r\n",
+        b"SSH-2.0-OpenSSH_9.9\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+        b"HTTP/1.1 200 OK\r\nA: b\n",
+        b"HTTP/2.0 200\r\n",
+        b"\r\n",
+    ],
+)
+def test_who_does_not_begin_with_a_status_line_is_refused_without_waiting_for_more(data):
+    assert every_way(Responses, data)[-1][:3] == ("bad", 502, "malformed_response")
 
 
 def test_folded_lines_of_an_upstream_are_joined_by_a_space():
