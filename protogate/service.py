@@ -28,7 +28,7 @@ from zope.interface import implementer
 from protogate.build import Build, build_quietly, bury
 from protogate.config.faults import ConfigFaults
 from protogate.config.watch import FileWatch
-from protogate.downstream.ports import Ports
+from protogate.downstream.ports import Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
@@ -45,7 +45,7 @@ from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Wheel
 
 WARNINGS: Final = 50
-"""Warnings of a new configuration that are logged: each holds the event loop up."""
+"""Warnings of a configuration that are logged: each holds the event loop up."""
 
 _log = Logger()
 
@@ -136,8 +136,9 @@ class GatewayService(Service):
         self._follow()
         if self._signals is not None:
             self._signals.serve(self.reload)
+        self._warn()
         for name, address in self.addresses.items():
-            _log.info("listener {name}: {address}", name=name, address=address)
+            _log.info("listener {name} on {address}", name=name, address=shown(address))
 
     def stopService(self) -> Deferred[None]:
         """Twisted: close the ports, let requests under way end until C{gateway.drain} is over, then end them."""
@@ -205,13 +206,18 @@ class GatewayService(Service):
         self._take(built)
         self.reloads += 1
         self._follow()
-        for warning in built.warnings[:WARNINGS]:
-            _log.warn("{warning}", warning=warning)
-        if len(built.warnings) > WARNINGS:
-            left = len(built.warnings) - WARNINGS
-            _log.warn("{path}: {left} more warnings; `protogate check` tells them all", path=self._path, left=left)
+        self._warn()
         _log.info("{path} is in force", path=self._path)
         return True
+
+    def _warn(self) -> None:
+        """Log what the configuration in force perhaps does not mean."""
+        warnings = self.built.warnings
+        for warning in warnings[:WARNINGS]:
+            _log.warn("{warning}", warning=warning)
+        if len(warnings) > WARNINGS:
+            left = len(warnings) - WARNINGS
+            _log.warn("{path}: {left} more warnings; `protogate check` tells them all", path=self._path, left=left)
 
     def _kept(self, failure: Failure) -> bool:
         self.counters.count("reload_failed")

@@ -11,10 +11,12 @@ Rules
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -150,6 +152,13 @@ class Ports:
         ends: Deferred[Any] = DeferredList([stopped, drained])
         self.retired[ends] = gone
         ends.addCallback(lambda _: self.retired.pop(ends, None))
+
+
+def shown(where: Any) -> str:
+    """An address as a configuration writes it: C{127.0.0.1:8080}, C{[::1]:8080}, C{unix:/run/gateway.sock}."""
+    if isinstance(where, UNIXAddress):
+        return f"unix:{os.fsdecode(where.name or b'')}"
+    return address.spelled(where.host, where.port)
 
 
 def _key(entry: model.Listener) -> Key:

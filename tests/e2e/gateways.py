@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 
 Start = Literal["twistd", "protogate", "daemon"]
 T = TypeVar("T")
-_LISTENER = re.compile(r"listener web: IPv[46]Address\(type='TCP', host='(?:127\.0\.0\.1|::1)', port=(\d+)[,)]")
+_LISTENER = re.compile(r"listener web on (?:127\.0\.0\.1|\[::1\]):(\d+)$", re.MULTILINE)
 
 
 def eventually(look: Callable[[], T], what: str, within: float = WITHIN) -> T:
