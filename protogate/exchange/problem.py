@@ -16,7 +16,14 @@ from protogate.message import Headers, Response
 
 _encode = msgspec.json.Encoder().encode
 
-_TITLES: Final = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large", 499: "Client Left"}
+_TITLES: Final = {status.value: status.phrase for status in HTTPStatus} | {
+    # RFC 9110 has other names for some than Python 3.11.
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+    499: "Client Left",
+}
 
 # The error types of RFC 9209, 2.3, for failures that name none of their own.
 _ERRORS: Final = {
