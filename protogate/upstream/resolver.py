@@ -188,8 +188,10 @@ class Name:
     def doubt(self) -> None:
         """See Resolver.doubt()."""
         now = self._resolver.wheel.now()
-        if self._query is None and self._asked + DOUBT <= now and not self._local():
-            self._start(now)
+        if self._query is None and self._asked + DOUBT <= now:
+            self._asked = now  # also where a file answers: it is not read at each failure
+            if not self._local():
+                self._start(now)
 
     def needed(self, now: float) -> bool:
         """Whether it would be wrong to forget it."""

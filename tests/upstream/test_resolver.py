@@ -303,6 +303,24 @@ def test_an_address_that_does_not_answer_makes_it_ask_again_but_not_too_often() 
     assert bench.ask() == [("10.0.0.2",)]
 
 
+def test_doubt_does_not_read_the_hosts_file_at_each_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.9.9.9 up.test\n")
+    bench = Bench(str(hosts))
+    bench.ask()
+    reads: list[str] = []
+    local = bench.resolver.local
+    monkeypatch.setattr(bench.resolver, "local", lambda host: reads.append(host) or local(host))
+    bench.time.clock.advance(DOUBT)
+    for _ in range(9):
+        bench.resolver.doubt("up.test")
+    assert reads == ["up.test"]
+    bench.time.clock.advance(DOUBT)
+    bench.resolver.doubt("up.test")
+    assert len(reads) == 2
+    assert not bench.dns.asked
+
+
 def test_doubt_about_a_name_nobody_asked_for_does_nothing() -> None:
     bench = Bench()
     bench.resolver.doubt("up.test")
