@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol
@@ -60,9 +60,9 @@ class Listener(Factory):
 
     def serve(self, codec: IStreamCodec) -> IProtocol:
         """A protocol of that codec, under our eyes until it is closed."""
-        protocol: Any = codec.server(self.service, self.context)
-        self.watch(protocol)
-        return protocol  # type: ignore[no-any-return]
+        protocol = codec.server(self.service, self.context)
+        self.watch(cast("IConnection", protocol))  # it is both: L{IStreamCodec}
+        return protocol
 
     def watch(self, connection: IConnection) -> None:
         """Count a connection until it is closed."""
@@ -138,7 +138,7 @@ class Sniffer(Protocol):
             self.readConnectionLost = inner.readConnectionLost
             self.writeConnectionLost = inner.writeConnectionLost
         assert self.transport is not None
-        # A reactor that looks its protocol up at each read finds the codec; one that kept ours still calls it.
+        # A transport looks this up at each read: from now on it finds the codec's.
         self.dataReceived = inner.dataReceived  # type: ignore[method-assign]
         inner.makeConnection(self.transport)
         self._finish()
@@ -183,6 +183,3 @@ class Sniffer(Protocol):
         transport: Any = self.transport
         if transport is not None:
             transport.abortConnection()
-
-
-__all__ = ["Listener", "Sniffer"]
