@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from twisted.internet.address import UNIXAddress
@@ -139,7 +140,12 @@ class Ports:
         listener = Listener(entry.name, (), front, Context(self._wheel))
         where = address.listen(entry.address)
         if where.path:
-            port = quietly(self._reactor.listenUNIX, where.path, listener, backlog=BACKLOG, wantPID=True)
+            try:
+                port = quietly(self._reactor.listenUNIX, where.path, listener, backlog=BACKLOG, wantPID=True)
+            except CannotListenError as error:
+                if isinstance(error.socketError, OSError):  # it has the lock, and would never let us try again
+                    Path(f"{where.path}.lock").unlink(missing_ok=True)
+                raise
         else:
             port = quietly(self._reactor.listenTCP, where.port, listener, backlog=BACKLOG, interface=where.host)
         return Open(port, listener, front)
