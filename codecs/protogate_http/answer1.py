@@ -77,6 +77,7 @@ class Answer(Serving):
                 if response.headers.get(b"sec-websocket-accept") is None:
                     fields.append((b"sec-websocket-accept", accept(key(self.request) or b"")))  # type: ignore[arg-type]
             connection.wire.body(CLOSE)
+            connection.alive()
         else:
             self._frame(response, status, body, fields)
             self._keeps(fields, options)

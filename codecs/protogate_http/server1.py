@@ -15,7 +15,7 @@ from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.interfaces import ISSLTransport
+from twisted.internet.interfaces import ISSLTransport, ITCPTransport
 
 from protogate.body import Body, Whole
 from protogate.connection import LINGER_BYTES, PATIENCE, specialised
@@ -209,6 +209,11 @@ class Server(Stream):
         super().resumeProducing()
         if self.half is None and not self._looping and not self.dead:
             self.loop()  # requests that waited for the transport
+
+    def alive(self) -> None:
+        """From here on silence is no reason to give a client up: have the kernel find out whether he is still there."""
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpKeepAlive(True)
 
     # -- ends of a response
 

@@ -57,6 +57,23 @@ def test_bytes_that_come_along_belong_to_the_tunnel(early, first):
         assert len(scene.origin.requests) == 1
 
 
+def test_the_kernel_is_asked_who_vanished_from_a_tunnel():
+    """Silence ends no tunnel, so nobody else would ever find out."""
+    with Scene(None) as scene:
+        seen = scene.open()
+        seen.client.send(ASK)
+        scene.gateway.run()
+        (_, wire), served = scene.gateway.reactor.links[0].ends[1], scene.origin.last
+        assert not wire.getTcpKeepAlive(), "a request has clocks"
+        served.send(YES)
+        scene.gateway.run()
+        assert wire.getTcpKeepAlive()
+        talk(scene, seen, served)
+        served.close()
+        seen.client.close()
+        scene.gateway.run()
+
+
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n"])
 def test_the_end_of_an_empty_request_body_is_no_end_of_the_tunnel(length):
     """The 101 may come before or after the end of a request without content was seen: at every cut of both."""

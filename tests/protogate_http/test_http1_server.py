@@ -9,7 +9,7 @@ import pytest
 from ends import HIGH, App, Giver, Slow, Taker, Wire, never, reading
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.interfaces import ISSLTransport
+from twisted.internet.interfaces import ISSLTransport, ITCPTransport
 from zope.interface import directlyProvides
 from zope.interface.verify import verifyObject
 
@@ -817,6 +817,19 @@ def tunnel(app):
     takers = []
     app.answer = lambda request: takers.append(Taker(request.body)) or Response(101, [(b"x", b"y")], origin.body)
     return origin, takers
+
+
+@pytest.mark.parametrize("tcp", [True, False])
+def test_the_kernel_watches_over_a_tunnel_where_that_is_tcp(tcp):
+    wire, told = Wire(), []
+    wire.setTcpKeepAlive = told.append
+    if tcp:
+        directlyProvides(wire, ITCPTransport)
+    app = App(wire=wire)
+    tunnel(app)
+    assert not told
+    app.feed(SOCKET)
+    assert told == [True] * tcp
 
 
 @pytest.mark.parametrize("size", [0, 1])
