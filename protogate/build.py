@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any, Final
 
-from protogate.config.faults import ConfigFaults
+from protogate.config.faults import ConfigFaults, Rest
 from protogate.config.load import Loaded, load
 from protogate.config.model import Config
 from protogate.errors import ConfigError
@@ -64,13 +64,10 @@ def build(path: str) -> Build:
 
     @raise ConfigFaults: all faults; its text is ready for an operator.
     """
-    try:
-        loaded = load(path)
-    except ConfigFaults as error:
-        if error.rest is None:
-            raise
+    loaded = _load(path)
+    if not isinstance(loaded, Loaded):
         # The file is wrong already; what is left of it may be wrong in other ways.
-        raise error.rest.faults(_Parts(error.rest.config).faults) from None
+        raise loaded.faults(_Parts(loaded.config).faults)
     config, parts = loaded.config, _Parts(loaded.config)
     if parts.faults:
         raise loaded.faults(parts.faults)
@@ -88,6 +85,16 @@ def build(path: str) -> Build:
         always=parts.always,
         warnings=tuple(warnings),
     )
+
+
+def _load(path: str) -> Loaded | Rest:
+    try:
+        return load(path)
+    except ConfigFaults as error:
+        if error.rest is None:
+            raise
+        clear_frames(error.__traceback__)  # one of them has the error, which has them
+        return error.rest
 
 
 class _Parts:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from protogate.build import SWITCH, build, bury
+from protogate.build import SWITCH, build, build_quietly, bury
+from protogate.config.faults import ConfigFaults
 
 RICH = """
 gateway: {name: edge-1, zone: PRO, trustedProxies: [10.0.0.0/8]}
@@ -61,6 +62,39 @@ def test_a_configuration_refers_to_itself_nowhere(path: str) -> None:
         router = weakref.ref(built.router)
         del built
         assert router() is None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("pathPolicy: canonical", "pathPolicy: canonicl"),  # of the file
+        ("{upstream: b}", "{upstream: nobody}"),
+        ("'^a+$'", "'^a+($'"),  # of an expression
+        ("x-a: ", "x a: "),  # of a module
+        ("192.0.2.0/24", "192.0.2.0/99"),
+    ],
+)
+def test_one_with_faults_leaves_nothing_behind(path: str, right: str, wrong: str) -> None:
+    file = Path(path)
+    text = file.read_text(encoding="utf-8").replace("gateway: {", "gateway: {pathPolicy: canonical, ")
+    assert right in text
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+
+    def fails() -> None:
+        try:
+            build_quietly(path)
+        except ConfigFaults:
+            return
+        pytest.fail("it has no fault")
+
+    fails()
+    gc.collect()
+    gc.disable()
+    try:
+        fails()
         assert gc.collect() == 0
     finally:
         gc.enable()

@@ -288,6 +288,7 @@ class _Entry:
         else:
             return module
         for fault in faults:
+            fault.__traceback__ = None  # it has this frame, which has the fault
             # What follows from a template that cannot be compiled has been said.
             if not any(fault.path[: len(path)] == path for path in broken):
                 self._faults.append(under(fault, *self._path, "actionParam"))
