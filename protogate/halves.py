@@ -385,6 +385,10 @@ class Calling(Half):
                 self.ask(request, False)
                 if request.upgrade is None and self.writing == OPEN and not self.waits():
                     self.upload()
+        except Exception:
+            _log.failure("a request could not be sent")
+            self.writing = OPEN
+            self.fold(Abort("internal error", GATEWAY, 500))
         finally:
             connection.uncork()
         return answer

@@ -155,7 +155,11 @@ class Pool:
             ledger.connected = now
             ledger.reused = uses > 0
         link.uses = uses = uses + 1
-        answer = connection.handle(request)
+        try:
+            answer = connection.handle(request)
+        except Exception:  # it must not, and nobody knows what state it is in: nothing may leak
+            connection.abort()
+            raise
         if uses == self.settings.max_reuse:
             connection.drain()
         elif connection.capacity > 0:

@@ -50,6 +50,18 @@ def test_a_request_on_the_wire():
     assert caller.wire.writes == [b"GET /x?y HTTP/1.1\r\nhost: u.test\r\naccept: */*\r\nx-empty: \r\n\r\n"]
 
 
+def test_a_request_that_cannot_be_written_ends_its_connection(flush_errors):
+    caller = Caller()
+    giver = Giver(b"x", length=1)
+    caller.ask(headers=[(b"x-of-a-faulty-module", "text")], body=giver.body)
+    assert (caller.errors[0].who, caller.errors[0].status) == (GATEWAY, 500)
+    assert caller.wire.rst
+    assert not caller.wire.data
+    assert (caller.client.capacity, caller.client.busy) == (0, 0)
+    assert not giver.body.attached, "it stays with the caller"
+    assert len(flush_errors(TypeError)) == 1
+
+
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"PATCH"])
 def test_methods_with_content_say_that_there_is_none(method):
     caller = Caller()

@@ -63,6 +63,17 @@ def test_the_first_request_makes_a_connection_and_the_next_uses_it() -> None:
     assert len(bench.attempts) == 1
 
 
+def test_a_connection_that_raises_is_not_trusted_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(most=1)
+    connection = bench.connected()
+    monkeypatch.setattr(connection, "handle", lambda request: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        bench.ask()
+    assert connection.dead
+    assert bench.pool.stats() == Stats(0, 0, 0, 0)
+    assert bench.connected().served, "its place is free"
+
+
 def test_the_connection_used_last_is_used_next() -> None:
     bench = Bench()
     old = bench.connected()
