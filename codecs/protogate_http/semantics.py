@@ -54,13 +54,16 @@ TE_TRAILERS: Final = (b"te", b"trailers")
 UPGRADES: Final = frozenset((b"websocket",))
 """Protocols that may be switched to; what is not policed is not passed on (h2c smuggling)."""
 
-FORBIDDEN_TRAILERS: Final = SPECIAL | frozenset(
+_FORBIDDEN: Final = frozenset(
     b"age authentication-info authorization cache-control content-encoding content-language content-location "
     b"content-range content-type cookie date expires forwarded if-match if-modified-since if-none-match if-range "
     b"if-unmodified-since location max-forwards pragma proxy-authentication-info range retry-after set-cookie vary "
-    b"via warning www-authenticate x-forwarded-for x-forwarded-host x-forwarded-proto".split()
+    b"via warning www-authenticate x-real-ip".split()
 )
+FORBIDDEN_TRAILERS: Final = SPECIAL | _FORBIDDEN.union(*map(spellings, _FORBIDDEN))
 """Framing, routing, credentials, request modifiers, response control, content format (RFC 9110, 6.5.1)."""
+_FORWARDED: Final = frozenset((b"x-forwarded-", *spellings(b"x-forwarded-")))
+"""How the names of others begin that are no trailers."""
 
 
 class Special:
@@ -249,14 +252,18 @@ def admitted(trailers: list[Field] | None) -> list[Field] | None:
     """Of trailers that were read, those that may be trailers; None when nothing is left."""
     if trailers is None:
         return None
-    return [field for field in trailers if field[0] not in FORBIDDEN_TRAILERS] or None
+    return _trailers(trailers) or None
 
 
 def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Field]:
     """Of trailers to be sent, those that may be trailers."""
     if not trailers:
         return []
-    return [field for field in sendable(trailers, count)[0] if field[0] not in FORBIDDEN_TRAILERS]
+    return _trailers(sendable(trailers, count)[0])
+
+
+def _trailers(fields: list[Field]) -> list[Field]:
+    return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS and field[0][:12] not in _FORWARDED]
 
 
 # WebSocket is the one token whose handshake differs: HTTP/2 has no key (RFC 8441, 5).

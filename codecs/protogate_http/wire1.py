@@ -57,6 +57,9 @@ SIZE_ALLOWED: Final = 16
 EXCESS: Final = 16384
 """Bytes beyond that, in one body: who sends more wastes our time (tiny chunks with long extensions)."""
 
+STATUS_LINE: Final = 1024
+"""Bytes among which the end of a status line is looked for before the whole head is there."""
+
 HEAD, COUNTED, RAW, SIZE_STATE, DATA, AFTER, TRAILER, BROKEN = range(8)
 STATES: Final = ("HEAD", "COUNTED", "RAW", "SIZE", "DATA", "AFTER", "TRAILERS", "BROKEN")
 TRANSITIONS: Final = {
@@ -486,8 +489,8 @@ class Responses(Reader):
     def _begun(self, seen: int) -> None:
         """Raise for a head that is not whole, but cannot become one: who speaks something else is not waited for."""
         data, at = self._data, self._at
-        end = data.find(b"\r\n", at)
-        if _BARE(data, max(seen, at)) or (end >= 0 and not _STATUS(data, at, end)):
+        end = data.find(b"\r\n", at, at + STATUS_LINE)
+        if _BARE(data, max(seen, at)) or (end >= seen and not _STATUS(data, at, end)):
             self.clear()
             raise Bad("malformed response head", 502, "malformed_response")
 

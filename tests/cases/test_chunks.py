@@ -186,6 +186,6 @@ def test_trailers_are_passed_on_but_for_those_that_would_change_the_message():
         assert request.get(b"authorization") is None
 
     trailers = b"X-Sum: 1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nHost: b.test\r\n"
-    trailers += b"Authorization: x\r\nx-sum:2\r\n"
+    trailers += b"Authorization: x\r\nX-Forwarded-Port: 1\r\nX_Forwarded_For: 192.0.2.66\r\nX-Real-IP: y\r\nx-sum:2\r\n"
     with Scene() as scene:
         passed(scene, CHUNKED + b"5\r\nhello\r\n0\r\n" + trailers + b"\r\n", check)

@@ -265,6 +265,14 @@ def test_trailers():
         assert name in FORBIDDEN_TRAILERS
 
 
+@pytest.mark.parametrize(
+    "name", [b"x-forwarded-for", b"x-forwarded-port", b"x_forwarded_for", b"x-real-ip", b"x_real_ip", b"content_type"]
+)
+def test_what_only_a_head_may_say_is_said_by_no_trailer_however_it_is_spelled(name):
+    assert admitted([(name, b"1"), (b"x_sum", b"2")]) == [(b"x_sum", b"2")]
+    assert trailing([(name, b"1"), (b"x_sum", b"2")], Count()) == [(b"x_sum", b"2")]
+
+
 def test_trailers_that_were_read():
     assert admitted(None) is None
     assert admitted([(b"content-length", b"1")]) is None

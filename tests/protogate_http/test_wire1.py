@@ -430,6 +430,11 @@ def test_who_does_not_begin_with_a_status_line_is_refused_without_waiting_for_mo
     assert every_way(Responses, data)[-1][:3] == ("bad", 502, "malformed_response")
 
 
+def test_a_status_line_may_be_as_long_as_a_head():
+    head = b"HTTP/1.1 200 " + b"y" * 3 * wire1.STATUS_LINE + b"\r\nA: b\r\n\r\n"
+    assert read(Responses, [head[i : i + 1] for i in range(len(head))])[0] == ("head", (b"1", b"200"), [(b"a", b"b")])
+
+
 def test_folded_lines_of_an_upstream_are_joined_by_a_space():
     seen = every_way(Responses, b"HTTP/1.1 200 OK\r\nX: a \r\n\t b\r\nY:\r\n c\r\nZ: d\r\n \r\n\r\n")
     assert seen[0][2] == [(b"x", b"a b"), (b"y", b"c"), (b"z", b"d")]
