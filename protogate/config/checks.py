@@ -114,6 +114,11 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
 def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
     upstreams = [(index, item.get("name")) for index, item in _mappings(value, "upstreams")]
     names = {name for _, name in upstreams if isinstance(name, str)}
+    # One whose name cannot be read, which is a fault already, may be the one that is meant.
+    listed = value.get("upstreams", [])
+    known = isinstance(listed, list) and all(
+        isinstance(item, dict) and isinstance(item.get("name"), str) for item in listed
+    )
     used = set()
     for index, rule in _mappings(value, "routes"):
         for place, entry in _mappings(rule, "routes"):
@@ -129,7 +134,7 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
                 if not isinstance(name, str):
                     continue
                 used.add(name)
-                if name not in names:
+                if name not in names and known:
                     message = f"there is no upstream {shown(name)}; {hint(name, sorted(names))}"
                     faults.append(ConfigError(message, (*where, "upstream")))
             if _weightless(entry, "targets"):

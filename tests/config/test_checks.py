@@ -160,3 +160,9 @@ def test_values_of_any_type_are_passed_over(value: Any) -> None:
     found, warned = check(value)
     assert isinstance(found, list)
     assert isinstance(warned, list)
+
+
+def test_an_upstream_whose_name_cannot_be_read_may_be_the_one_that_is_meant() -> None:
+    for broken in ([{"nmae": "a"}], [{"name": 5}], ["a"], {"name": "a"}, None):
+        told = faults(upstreams=broken, routes=route({"upstream": "a"}))
+        assert not any("there is no upstream" in fault for fault in told), told
