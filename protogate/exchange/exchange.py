@@ -403,8 +403,8 @@ class Exchange:
         if bound:
             try:
                 result = run(bound, self)
-            except Exception:
-                _log.failure("request {id}: a POST_RESPONSE module failed", id=self.id)
+            except Exception as error:
+                self._grumble(Failure(error))
             else:
                 if isinstance(result, Deferred):
                     result.addErrback(self._grumble)
@@ -415,6 +415,11 @@ class Exchange:
         self._recorded(None)
 
     def _grumble(self, failure: Failure) -> None:
+        error = failure.value
+        if isinstance(error, Abort):
+            if error.__cause__ is None:  # else the chain has told what the module raised
+                _log.warn("request {id}: a POST_RESPONSE module failed: {reason}", id=self.id, reason=error.reason)
+            return
         _log.failure("request {id}: a POST_RESPONSE module failed", failure, id=self.id)
 
     def _recorded(self, answer: Response | None) -> None:

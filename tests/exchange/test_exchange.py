@@ -502,7 +502,7 @@ def test_post_response_may_wait_and_fail_and_answer(flush_errors: Callable[..., 
     world.exchange.closed(None)
     world.clock.advance(1.1)
     assert len(world.records) == 1
-    assert flush_errors(ValueError, Abort)
+    assert [failure.type for failure in flush_errors(ValueError, Abort)] == [ValueError]
 
 
 def test_a_failure_after_the_head_is_the_reason_in_the_record() -> None:
