@@ -117,6 +117,11 @@ Looks into a segment that is not itself a dot segment, for one that another pars
 C{a%5C..}, C{..;x=1} (parameters cut off before dots are resolved), C{..%3Fx} (decoded, then parsed again), C{....} (a
 filter that deletes C{../} once, or a file system that drops dots at the end).
 """
+_PARAMETERS: Final = (";", "%3B")
+"""
+Who cuts parameters off finds an empty segment here, and drops it: C{/;x/admin}.  At the end it is a page's own, as in
+C{/;jsessionid=1}.
+"""
 
 
 def _spell(match: re.Match[bytes]) -> bytes:
@@ -177,7 +182,8 @@ def _resolve(segments: list[str]) -> Canonical:
     """From the segments of a path, spelled canonically; the first is what stands before the first slash: nothing."""
     kept: list[str] = []
     plain = True
-    for segment in segments:
+    last = len(segments) - 1
+    for place, segment in enumerate(segments):
         if not segment:
             continue
         if segment == "..":
@@ -187,8 +193,8 @@ def _resolve(segments: list[str]) -> Canonical:
             plain = False
         elif segment == ".":
             plain = False
-        elif _HIDDEN(segment):
-            raise ValueError("the path holds a dot segment in a form that parsers do not agree on")
+        elif _HIDDEN(segment) or (place < last and segment.startswith(_PARAMETERS)):
+            raise ValueError("the path holds a dot or empty segment in a form that parsers do not agree on")
         else:
             kept.append(segment)
     # A dot segment at the end leaves the slash before it (RFC 3986, 5.2.4, 2B and 2C).

@@ -245,6 +245,11 @@ def test_canonical_form(path: bytes, form: str, plain: bool) -> None:
         (b"/a%c0%af..%c0%afb", "parsers do not agree"),
         (b"/a/%e0%80%ae./b", "parsers do not agree"),
         (b"/..%c1%9cb", "parsers do not agree"),
+        # Empty segments for others.
+        (b"/;x/admin", "parsers do not agree"),
+        (b"/;/admin", "parsers do not agree"),
+        (b"/a/%3bx=1/b", "parsers do not agree"),
+        (b"/a/;/", "parsers do not agree"),
         # Also where a plain dot segment would take it away again.
         (b"/a/..;x/../b", "parsers do not agree"),
     ],
