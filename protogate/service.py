@@ -265,7 +265,10 @@ class GatewayService(Service):
             opened = self.ports.open(config.listeners)
         except ConfigFaults as error:
             if log is not None and log is not self._log:
-                log.close()
+                if self.running:
+                    log.stop()
+                else:  # no event loop that it would hold up, nor one to stop it on
+                    log.close()
             raise built.loaded.faults(error.faults) from None
         # From here on nothing fails.
         assert self.clusters is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 from statistics import median
@@ -30,6 +32,7 @@ from edge import (
     to,
 )
 
+from protogate.observe.accesslog import STOP
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect, Upstream
 
@@ -416,6 +419,20 @@ def test_a_hundred_reloads_leak_nothing():
         assert not service.ports.retired
         assert not service._old
         gc.freeze()
+
+
+def test_a_reload_that_fails_does_not_wait_for_the_log_that_it_opened(tmp_path):
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    with MemoryGateway(config()) as gateway:
+        gateway.upstream(HOST, PORT, SCRIPT)
+        new = config()
+        new["accessLog"] = {"file": str(log)}
+        new["listeners"].append({"name": "taken", "address": f"{HOST}:{PORT}"})
+        began = time.monotonic()
+        assert not gateway.reload(new)
+        assert time.monotonic() - began < STOP / 2
+        assert fetch(gateway).status == 200
 
 
 # -- the end
