@@ -39,12 +39,13 @@ docs: $(VENV)/test.stamp  ## build/docs/index.html; warnings are errors
 trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
 	PYTHONPATH=$(HELPERS) $(BIN)/trial --temp-directory=build/trial $(SUITES)
 
+# Some tests do not cover all: the gate is for all of them.
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage combine -q
-	$(BIN)/coverage report
+	$(BIN)/coverage report $(if $(strip $(ARGS)),--fail-under=0)
 
 bench: $(VENV)/bench.stamp neighbours  ## CPU per request of this gateway and of others, as a table; ARGS="--seconds 10"
 	$(BIN)/python bench/compare.py $(ARGS)
