@@ -278,13 +278,12 @@ class Serving(Half):
 
     def failed(self, failure: Failure) -> None:
         """No answer: break off."""
-        self.answer = None
+        self.answer, reason = None, failure.value
+        if not isinstance(reason, Abort):
+            if not isinstance(reason, CancelledError):
+                _log.failure("handle() failed with something else than an Abort", failure)
+            reason = Abort("internal error", GATEWAY, 500)
         if self.writing == OPEN:
-            reason = failure.value
-            if not isinstance(reason, Abort):
-                if not isinstance(reason, CancelledError):
-                    _log.failure("handle() failed with something else than an Abort", failure)
-                reason = Abort("internal error", GATEWAY, 500)
             self.abort(reason)
 
     def received(self, data: bytes) -> None:

@@ -277,6 +277,14 @@ def test_a_refused_tunnel_has_no_content():
     assert served.log == ["resume", (403, True), ("closed", None), "over"]
 
 
+def test_what_is_wrong_with_a_service_is_told_also_when_nobody_waits_for_it(flush_errors):
+    answer = Deferred(lambda answer: answer.errback(ZeroDivisionError()))
+    served = Served(lambda request: answer).begin()
+    served.half.lost(CLIENT_GONE)
+    assert served.log[-1] == ("closed", CLIENT_GONE)
+    assert len(flush_errors(ZeroDivisionError)) == 1
+
+
 def test_a_head_that_cannot_be_written(flush_errors):
     class Faulty(Answer):
         def head(self, response, last):
