@@ -52,7 +52,7 @@ KNOWN: Final = 4096
 """Authorities that are remembered to be proper; all are forgotten when there are more."""
 LIMITED: Final = frozenset((b"OPTIONS", b"TRACE"))
 """Methods whose way may be limited by Max-Forwards (RFC 9110, 7.6.2)."""
-NO_TRACE: Final = Abort("TRACE ends here", CLIENT, 405, error="http_request_denied")
+NO_TRACE: Final = Abort("TRACE ends here, and is not reflected", CLIENT, 501, error="http_request_denied")
 """Where Max-Forwards ends: to answer it would show what the gateway adds."""
 
 

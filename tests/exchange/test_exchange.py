@@ -585,7 +585,7 @@ def test_what_is_answered_in_place_of_a_response_has_a_date_too(
     ("method", "value", "status", "sent"),
     [
         (b"OPTIONS", b"0", 204, None),
-        (b"TRACE", b"0", 405, None),
+        (b"TRACE", b"0", 501, None),
         (b"OPTIONS", b"1", 200, b"0"),
         (b"TRACE", b"010", 200, b"9"),
         (b"OPTIONS", b"x", 200, b"x"),
