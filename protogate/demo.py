@@ -155,18 +155,24 @@ class Command(protocol.ProcessProtocol):
         return self.ended
 
 
+async def accepts(reactor: Reactor, host: str, port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        connection: Any = await TCP4ClientEndpoint(reactor, host, port).connect(
+            protocol.Factory.forProtocol(protocol.Protocol)
+        )
+    except error.ConnectError:
+        return False
+    connection.transport.loseConnection()
+    return True
+
+
 async def answers(reactor: Reactor, host: str, port: int, command: Command) -> bool:
     """Wait until somebody accepts on that address; False when the command ended before."""
     while command.running:
-        try:
-            connection: Any = await TCP4ClientEndpoint(reactor, host, port).connect(
-                protocol.Factory.forProtocol(protocol.Protocol)
-            )
-        except error.ConnectError:
-            await deferLater(reactor, READY_INTERVAL)
-        else:
-            connection.transport.loseConnection()
+        if await accepts(reactor, host, port):
             return True
+        await deferLater(reactor, READY_INTERVAL)
     return False
 
 
@@ -180,11 +186,14 @@ async def serve(reactor: Reactor, port: int, command: Sequence[str], url: str) -
     print(f"demo upstream on http://127.0.0.1:{listening.getHost().port}", flush=True)
     if not command:
         await Deferred()
+    place = urlsplit(url)
+    host, gate = place.hostname or "127.0.0.1", place.port or 80
+    if await accepts(reactor, host, gate):
+        sys.exit(f"somebody listens on {host}:{gate} already; choose another port: make run PORT=8090")
     child = Command()
     reactor.spawnProcess(child, command[0], command, env=None, childFDs={0: 0, 1: 1, 2: 2})
     reactor.addSystemEventTrigger("before", "shutdown", child.stop)
-    place = urlsplit(url)
-    if await answers(reactor, place.hostname or "127.0.0.1", place.port or 80, child):
+    if await answers(reactor, host, gate, child):
         print(f"gateway on {place.scheme}://{place.netloc}\n\n    curl -i {url}\n", flush=True)
     sys.exit(await child.ended)
 

@@ -123,8 +123,10 @@ def timeout(phase: Phase, who: Who, seconds: float, retry: Retry = NEVER) -> Abo
     the error type of RFC 9209.
     """
     status, error = _CLOCKS[phase]
+    least = phase is Phase.CLIENT_MIN_RATE
+    what = f"sent less than the least rate for {seconds:.3g} s" if least else f"took more than {seconds:g} s"
     return Abort(
-        f"{phase} timeout: {who} took more than {seconds:g} s",
+        f"{phase} timeout: {who} {what}",
         who,
         status,
         retry,

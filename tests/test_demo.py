@@ -136,3 +136,12 @@ def test_a_port_in_use_is_said_in_one_line(neighbours: Neighbours) -> None:
     assert second.wait() == 1
     assert f"cannot listen on 127.0.0.1:{port}" in second.output()
     assert "Traceback" not in second.output()
+
+
+def test_a_gateway_of_somebody_else_is_not_taken_for_ours(neighbours: Neighbours) -> None:
+    taken = free_port()
+    neighbours.start(demo("--port", str(taken)), port=taken)
+    second = neighbours.start(demo("--port", "0", "--try", f"http://127.0.0.1:{taken}/", "--", "true"))
+    assert second.wait() == 1
+    assert f"somebody listens on 127.0.0.1:{taken} already" in second.output()
+    assert "gateway on" not in second.output()

@@ -241,7 +241,9 @@ class _Entry:
         if stage in STAGES:
             self._fault(f"{self._entry.name} does not run in {stage}; allowed: {', '.join(allowed)}", "stage")
         else:
-            self._fault(f"{_unknown_stage(wanted)}; {self._entry.name} allows: {', '.join(allowed)}", "stage")
+            unknown = _unknown_stage(wanted)
+            stop = "" if unknown.endswith("?") else ";"
+            self._fault(f"{unknown}{stop} {self._entry.name} allows {', '.join(allowed)}", "stage")
         return None
 
     def _compiled(self, name: str, compiler: Callable[[], Compiled]) -> Compiled | None:

@@ -195,9 +195,7 @@ def test_stage_that_the_module_does_not_know_names_those_it_does(find):
 
 def test_stage_that_does_not_exist_names_the_nearest(find):
     ((_, message),) = faults([entry(stage="pre_reqest")], find)
-    assert message == (
-        'unknown stage "pre_reqest"; did you mean "PRE_REQUEST"?; fake allows: PRE_REQUEST, PRE_RESPONSE'
-    )
+    assert message == ('unknown stage "pre_reqest"; did you mean "PRE_REQUEST"? fake allows PRE_REQUEST, PRE_RESPONSE')
     ((_, message),) = faults([entry(stage="x")], find)
     assert "known: PRE_REQUEST, PRE_UPSTREAM, PRE_RESPONSE, ERROR, POST_RESPONSE" in message
 
