@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -103,3 +104,19 @@ def test_a_python_that_is_too_old_or_missing_is_said_in_one_line(tmp_path: Path)
     )
     assert done.returncode == 1
     assert "no Python >= 3.11 found" in done.stderr
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may choose the same one again as soon as it is free: two servers of one test would share it."""
+    asked = iter((40001, 40001, 40002))
+
+    class Probe(socket.socket):
+        def bind(self, address: object) -> None:
+            pass
+
+        def getsockname(self) -> tuple[str, int]:
+            return "127.0.0.1", next(asked)
+
+    monkeypatch.setattr("neighbours._given", set())
+    monkeypatch.setattr("neighbours.socket.socket", Probe)
+    assert [free_port(), free_port()] == [40001, 40002]
