@@ -32,7 +32,7 @@ from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
-from protogate.upstream.trial import REPLAYABLE, Trial, replayable
+from protogate.upstream.trial import IDEMPOTENT_METHODS, Trial, replayable
 from protogate.wheel import Wheel
 
 
@@ -163,7 +163,7 @@ class Cluster:
             return self._nobody(request)
         self.mark(request, endpoint)
         body = request.body
-        if body is not None and request.method in REPLAYABLE and replayable(request, body):
+        if body is not None and request.method in IDEMPOTENT_METHODS and replayable(request, body):
             return Trial(self, request).begin(endpoint)
         answer = endpoint.pool.handle(request)
         if isinstance(answer, Deferred):

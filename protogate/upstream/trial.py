@@ -34,9 +34,7 @@ MOST_ATTEMPTS: Final = 3
 REPLAY: Final = 64 * 1024
 """Bytes of a request body that are kept for another attempt."""
 IDEMPOTENT_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
-"""RFC 9110, 9.2.2."""
-REPLAYABLE: Final = IDEMPOTENT_METHODS
-"""Methods whose bodies are kept."""
+"""RFC 9110, 9.2.2; the methods whose bodies are kept."""
 
 
 def replayable(request: Request, body: IBody) -> bool:
