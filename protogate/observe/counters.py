@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Final
 
+from protogate.observe.snapshot import Number, Snapshot
+
 SCOPES: Final = 4096
 """More are counted together, as the one named L{OTHER}."""
 OTHER: Final = "(other)"
@@ -27,7 +29,7 @@ class Counters:
     __slots__ = ("_above", "_scopes", "counts")
 
     def __init__(self, above: Counters | None = None) -> None:
-        self.counts: defaultdict[str, int] = defaultdict(int)
+        self.counts: defaultdict[str, Number] = defaultdict(int)
         self._above = above
         self._scopes: dict[tuple[str, str], Counters] = {}
 
@@ -36,6 +38,12 @@ class Counters:
         self.counts[event] += 1
         if self._above is not None:
             self._above.count(event)
+
+    def add(self, event: str, amount: Number) -> None:
+        """So much more of what is not counted one by one, e.g. seconds; never less than 0."""
+        self.counts[event] += amount
+        if self._above is not None:
+            self._above.add(event, amount)
 
     def scope(self, kind: str, name: str) -> Counters:
         """The counters of one listener, one upstream …: what is counted there is counted here as well."""
@@ -52,9 +60,9 @@ class Counters:
         for key in [key for key in self._scopes if key[0] == kind and key[1] not in names]:
             del self._scopes[key]
 
-    def snapshot(self) -> dict[tuple[str, str, str], int]:
-        """C{(kind, name, event)} → how often, at this moment; kind and name are empty for the totals."""
-        taken = {("", "", event): number for event, number in self.counts.items()}
+    def snapshot(self) -> Snapshot:
+        """What was counted up to this moment.  Gauges and histograms are for whoever has some to put in."""
+        taken: Snapshot = {"counts": {"": {"": dict(self.counts)}}, "gauges": {}, "histograms": {}}
         for (kind, name), scope in self._scopes.items():
-            taken.update({(kind, name, event): number for event, number in scope.counts.items()})
+            taken["counts"].setdefault(kind, {})[name] = dict(scope.counts)
         return taken

@@ -89,8 +89,8 @@ def test_just_within_and_one_beyond(limits, make, limit, status, event, most):
         assert (made.status, made.who, made.target[:1]) == (status, "client", "/")
         client.close()
         gateway.run()
-    scope = gateway.service.counters.snapshot()
-    assert scope["listener", "web", event] == 1
+    counts = gateway.service.counters.snapshot()["counts"]
+    assert counts["listener"]["web"][event] == 1
 
 
 @EACH
@@ -247,7 +247,7 @@ def test_response_headers():
         assert got.status == 502
         assert got["proxy-status"] == 'edge-1; error=http_response_header_section_size; details="upstream"'
         assert counted(gateway) == {"response_headers_too_large": 1}
-        assert gateway.service.counters.snapshot()["upstream", "origin", "response_headers_too_large"] == 1
+        assert gateway.service.counters.snapshot()["counts"]["upstream"]["origin"]["response_headers_too_large"] == 1
         assert (gateway.records[-1].status, gateway.records[-1].who) == (502, "upstream")
         assert len(heads(origin.connections[1])) == 1
         assert origin.connections[1].lost is not None
