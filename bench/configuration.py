@@ -1,0 +1,106 @@
+"""
+Configurations of protogate that the benches run: plain, governed, and with any number of rules and modules.
+
+Rules
+- What a bench calls *governed* is said here, once: the rows of other gateways are built to the same list.
+- A rule that cannot match stands before the one that does; a module always applies.  Neither may be optimised away.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+RULES: Final = 3_000
+NETWORKS: Final = 10_000
+KINDS: Final = (
+    ("prefix", "/service-{}/api"),
+    ("exact", "/exact/{}/x"),
+    ("template", "/shop-{}/users/{{id}}/orders"),
+)
+"""Of the rules that do not match: as many of each."""
+CONDITION: Final = "request.method == 'GET' && !request.path.startsWith('/internal/')"
+TARGETS: Final = [{"targets": [{"upstream": "up"}]}]
+
+
+def networks(count: int) -> list[str]:
+    """That many networks of four addresses each, none beside another, and none of loopback."""
+    return [f"10.{at >> 13 & 255}.{at >> 5 & 255}.{(at & 31) << 3}/30" for at in range(count)]
+
+
+def rules(count: int) -> list[dict[str, Any]]:
+    """So many rules; the last one takes everything, the others nothing that a bench asks for."""
+    others = [
+        {"value": KINDS[at % 3][1].format(at), "matcherType": KINDS[at % 3][0], "routes": TARGETS}
+        for at in range(count - 1)
+    ]
+    return [*others, {"type": "uri", "value": "/", "matcherType": "prefix", "routes": TARGETS}]
+
+
+def modules(count: int) -> list[dict[str, Any]]:
+    """So many modules that all apply: each adds a field, every other one from a template."""
+    return [
+        {
+            "name": "addResponseHeader",
+            "ruleOrder": at,
+            "condition": "request.method == 'GET'",
+            "actionParam": {f"x-bench-{at}": "${request.func.remoteCost}" if at % 2 else "constant"},
+        }
+        for at in range(count)
+    ]
+
+
+def governing() -> list[dict[str, Any]]:
+    """The modules of a governed row: a list of addresses, and a field from a template each way, under a condition."""
+    return [
+        {"name": "accessList", "actionParam": {"deny": networks(NETWORKS)}},
+        {
+            "name": "setRequestHeader",
+            "condition": CONDITION,
+            "actionParam": {"x-request-id": "${func.requestId}", "x-client": "${source.ip}"},
+        },
+        {
+            "name": "addResponseHeader",
+            "condition": CONDITION,
+            "actionParam": {"x-service-call": "${request.func.remoteCost}", "x-route": "${route.name}"},
+        },
+    ]
+
+
+def plain(
+    port: int,
+    upstream: int,
+    *,
+    log: Path | None = None,
+    routes: list[dict[str, Any]] | None = None,
+    modules: list[dict[str, Any]] | None = None,
+    **gateway: Any,
+) -> dict[str, Any]:
+    """
+    One listener on a port of loopback, one upstream on another.
+
+    @param log: the access log; None = none.
+    @param routes: None = the one rule that takes everything.
+    @param gateway: more settings of C{gateway}.
+    """
+    made: dict[str, Any] = {
+        "gateway": {"name": "bench", "watch": False, **gateway},
+        "listeners": [{"name": "web", "address": f"127.0.0.1:{port}"}],
+        "upstreams": [
+            {
+                "name": "up",
+                "endpoints": [{"url": f"http://127.0.0.1:{upstream}"}],
+                "pool": {"maxPerEndpoint": 10_000},
+            }
+        ],
+        "routes": rules(1) if routes is None else routes,
+        "modules": modules or [],
+    }
+    if log is not None:
+        made["accessLog"] = {"file": str(log)}
+    return made
+
+
+def governed(port: int, upstream: int, *, log: Path | None = None, **gateway: Any) -> dict[str, Any]:
+    """L{plain}, with everything that a gateway is there for."""
+    return plain(port, upstream, log=log, routes=rules(RULES), modules=governing(), **gateway)
