@@ -141,7 +141,11 @@ class IConnection(Interface):
     busy: int = Attribute("Requests under way; 0 = idle, so a listener or a pool may close it after its idle time.")
 
     def drain() -> None:
-        """Take no new request, close when the current ones have ended (GOAWAY, `Connection: close`).  Idempotent."""
+        """
+        Close when the current requests have ended (GOAWAY, `Connection: close`).  Idempotent.
+
+        A server whose client cannot be told waits a few seconds for the request that may be on its way.
+        """
 
     def abort() -> None:
         """Drop everything now.  Every request on it ends before this returns."""

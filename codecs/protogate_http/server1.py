@@ -7,6 +7,7 @@ Rules
   ever taken for a request.
 - FIN while an answer is owed means that the client left, except in a tunnel.
 - What nobody wants of a request is read and thrown away, up to L{DRAIN} bytes; beyond that the connection ends.
+- While it drains, a request that was on its way is still answered, with C{Connection: close}.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 DRAIN: Final = 65536
 """Unread request bytes that are read and thrown away to keep a connection."""
+QUIET: Final = 3.0
+"""Seconds without a request after which an idle connection is closed that is to end: one may be on its way."""
 WINDOW: Final = 10.0
 """Seconds over which clientMinRate is measured."""
 _PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
@@ -307,9 +310,11 @@ class Server(Stream):
         super().abort()
 
     def drain(self) -> None:
-        self.draining = True
-        if self.half is None and not self.dead and not self.wire.pending():
-            self.close()
+        if not self.draining:
+            self.draining = True
+            if self.half is None and not self.dead:
+                self._idle = self.now()
+                self.watch(QUIET)
 
     # -- clocks
 
@@ -348,9 +353,12 @@ class Server(Stream):
             self._idle = now
             return min(self.look(), self.context.timeouts.client_idle or inf)
         seconds = self.context.timeouts.client_idle
+        if self.draining:
+            seconds = min(seconds or inf, QUIET)
         left = self._idle + seconds - now if seconds else inf
         if left <= 0:
-            self.context.count("client_idle_timeout")
+            if not self.draining:
+                self.context.count("client_idle_timeout")
             self.close()
         return left
 

@@ -6,6 +6,7 @@ Rules
 - With one protocol its codec gets the connection at once.  With several, the first bytes decide (L{Sniffer}): nothing
   of the connection is lost, and a client that says nothing is not waited for longer than for a request head.
 - One connection over the limit is closed at once, before anything of it is read.
+- While it drains, what is accepted already is still served: its first request may be on its way.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from protogate.wheel import Timer
 
 PREFIX: Final = 256
 """Bytes after which a protocol that no codec has recognised is given up."""
+QUIET: Final = 3.0
+"""Seconds that the first bytes of a connection may take when its listener drains."""
 
 _log = Logger()
 
@@ -142,6 +145,8 @@ class Sniffer(Protocol):
         self.dataReceived = inner.dataReceived  # type: ignore[method-assign]
         inner.makeConnection(self.transport)
         self._finish()
+        if self._listener.draining:
+            inner.drain()
         inner.dataReceived(prefix)
 
     readConnectionLost: Callable[[], None]
@@ -172,10 +177,15 @@ class Sniffer(Protocol):
         self.abort()
 
     def drain(self) -> None:
-        """Nothing was asked: close."""
-        self._done()
-        if self.transport is not None:
-            self.transport.loseConnection()
+        """Nothing was asked yet: close, if nothing comes soon."""
+        if self._inner is None:
+            self._done()
+            self._timer = self._listener.context.wheel.after(QUIET, self._leave)
+
+    def _leave(self) -> None:
+        transport: Any = self.transport
+        if transport is not None:
+            transport.loseConnection()
 
     def abort(self) -> None:
         """Drop it."""

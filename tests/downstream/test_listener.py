@@ -174,6 +174,9 @@ def test_drain_ends_with_the_last_connection() -> None:
     talk = world.codecs[0].made[0]
     done: list[None] = []
     world.listener.drain().addCallback(done.append)
+    world.clock.advance(2.9)
+    assert not transport.disconnecting, "its first bytes may be on their way"
+    world.clock.advance(0.2)
     assert transport.disconnecting
     assert talk.ends == ["drain"]
     assert world.accept()[0] is None
@@ -183,6 +186,18 @@ def test_drain_ends_with_the_last_connection() -> None:
     assert done == [None]
     world.listener.drain().addCallback(done.append)
     assert done == [None, None]
+
+
+def test_what_was_accepted_before_a_drain_is_served() -> None:
+    world = World("abc", "abd")
+    protocol, transport = world.accept()
+    world.listener.drain()
+    protocol.dataReceived(b"abc")
+    talk = world.codecs[0].made[0]
+    assert (talk.ends, talk.got) == (["drain"], [b"abc"])
+    world.clock.advance(10)
+    assert not transport.disconnecting, "the codec minds its own end"
+    talk.connectionLost()
 
 
 def test_abort_drops_all() -> None:

@@ -357,8 +357,18 @@ def test_drain_finishes_what_is_under_way():
     assert app.wire.fin, "the second request was read but will not be answered"
     app = App()
     app.server.drain()
+    app.clock.advance(2.9)
     app.server.drain()
+    assert not app.wire.closing, "a request may be on its way"
+    app.clock.advance(0.2)
     assert app.wire.closing
+    assert app.counts == {}
+    app = App()
+    app.server.drain()
+    app.clock.advance(2.9)
+    app.feed(GET)
+    assert app.wire.closing
+    assert app.wire.data.endswith(b"connection: close\r\n\r\n")
     app = App().feed(GET[:10])
     app.server.drain()
     assert not app.wire.ended, "a request that has begun is answered"
