@@ -23,7 +23,7 @@ CODECS = ROOT / "codecs"
 
 LAYERS: list[tuple[str, ...]] = [
     # lowest first; a module may import what is on its own line or above it
-    ("errors", "interfaces", "uri", "cohort", "wheel", "signals"),
+    ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "reactor"),
     ("context", "message", "exchange.ledger"),
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest"),
@@ -37,6 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("upstream",),
     ("config",),
     ("downstream",),
+    ("process.notify", "process.activation", "admin"),
     ("build",),
     ("explain",),
     ("service",),
