@@ -18,7 +18,8 @@ BOUNDS: Final[tuple[float, ...]] = (
     *(float(f"{digit}e{decade}") for decade in range(-5, 2) for digit in range(1, 10)),
     1e2,
 )
-"""Seconds: 10 µs, 20 µs … 90 µs, 100 µs, 200 µs … 90 s, 100 s.  A bin has what is above the bound before, up to its own."""
+"""Seconds: 10 µs, 20 µs … 90 µs, 100 µs, 200 µs … 90 s, 100 s.  A bin has what is above the bound before it, up to its
+own."""
 
 
 class Histogram:

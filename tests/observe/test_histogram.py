@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ def test_bounds_are_nine_to_a_decade_from_ten_microseconds_to_a_hundred_seconds(
     assert (BOUNDS[0], BOUNDS[-1], len(BOUNDS)) == (1e-5, 100.0, 64)
     assert {0.0001, 0.001, 0.005, 0.01, 0.25 * 4, 10.0} <= set(BOUNDS)
     assert list(BOUNDS) == sorted(BOUNDS)
-    assert max(above / below for below, above in zip(BOUNDS, BOUNDS[1:], strict=False)) == pytest.approx(2.0)
+    assert max(above / below for below, above in pairwise(BOUNDS)) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("at", range(len(BOUNDS)))
