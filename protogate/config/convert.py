@@ -18,7 +18,7 @@ from msgspec import inspect
 
 from protogate.config import address, units
 from protogate.config.faults import AtKey
-from protogate.config.model import Bytes, Config, Seconds
+from protogate.config.model import Bytes, Config, Seconds, Workers
 from protogate.config.nearest import hint, nearest
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -56,6 +56,8 @@ def _hook(kind: type, value: Any) -> Any:
         return units.duration(value)
     if kind is Bytes:
         return units.size(value)
+    if kind is Workers:
+        return units.workers(value)
     raise NotImplementedError(kind)
 
 

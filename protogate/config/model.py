@@ -2,7 +2,7 @@
 What a configuration file may say, as frozen types.  One class per object of the file; C{snake_case} here is camelCase
 there.  The JSON Schema that ships with the package is made from these classes.
 
-Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}) and ratios: those are
+Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}), L{Workers} and ratios: those are
 numbers already.  What refers to something else (conditions, templates, module parameters, upstream names, regular
 expressions) is compiled by whom it concerns, and reports its own faults through L{protogate.errors.ConfigError}.
 """
@@ -24,6 +24,12 @@ class Seconds(float):
 
 class Bytes(int):
     """A size: C{512B 8KiB 1MB 2GiB}, or 0."""
+
+    __slots__ = ()
+
+
+class Workers(int):
+    """How many processes do the work: C{0} to C{256}, or C{auto}, which is -1 here."""
 
     __slots__ = ()
 
@@ -131,8 +137,14 @@ class Gateway(Model, frozen=True, kw_only=True):
     """How this gateway calls itself, e.g. in Via and in records."""
     zone: str = ""
     """Entries of rules that name another zone are not for this gateway."""
-    workers: Literal[0] = 0
-    """Processes; 0 = in this very process, the only choice so far."""
+    workers: Workers = Workers(0)
+    """Processes that serve; 0 = this very one; auto = one for each core that it may use."""
+    pinning: bool = False
+    """Whether each worker keeps to a core of its own."""
+    hang_timeout: Seconds = Seconds(30)
+    """A worker that says nothing for so long is killed and replaced; 0 = never."""
+    drain_delay: Seconds = Seconds(0)
+    """After SIGTERM: how long it is served on while readiness fails already."""
     trusted_proxies: tuple[Network, ...] = ()
     """CIDRs whose forwarding headers are believed."""
     trusted_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"

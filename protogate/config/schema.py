@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec import NODEFAULT, inspect
 
 from protogate.config import model
-from protogate.config.units import written
+from protogate.config.units import CROWD, written
 
 Schema = dict[str, Any]
 
@@ -107,6 +107,8 @@ def _bounds(kind: str, **bounds: float | None) -> Schema:
 
 
 def _unit(kind: inspect.CustomType) -> Schema:
+    if kind.cls is model.Workers:
+        return {"anyOf": [{"const": "auto"}, _bounds("integer", minimum=0, maximum=CROWD)]}
     pattern, example = (DURATION, "10s") if kind.cls is model.Seconds else (SIZE, "8KiB")
     return {"anyOf": [{"type": "string", "pattern": pattern, "examples": [example]}, {"const": 0}]}
 

@@ -1,4 +1,7 @@
-"""Durations and sizes: a number with its unit.  A bare number says nothing, except 0."""
+"""
+Durations and sizes: a number with its unit.  A bare number says nothing, except 0.  And a number of processes, which
+has a word for "as many as there are cores".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
-from protogate.config.model import Bytes, Seconds
+from protogate.config.model import Bytes, Seconds, Workers
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
 
@@ -14,6 +17,10 @@ YEAR: Final = 366 * 86400
 """The longest duration, in seconds."""
 LARGEST: Final = 2**60
 """The largest size, in bytes."""
+CROWD: Final = 256
+"""The most workers."""
+AUTO: Final = Workers(-1)
+"""One for each core."""
 
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,19})([KMG]i?B|B)", re.ASCII)
@@ -57,10 +64,22 @@ def size(value: Any) -> Bytes:
     return Bytes(count)
 
 
+def workers(value: Any) -> Workers:
+    """C{auto}, or a number from 0 on.  @raise ConfigError: it is neither."""
+    if value == "auto":
+        return AUTO
+    if type(value) is int and 0 <= value <= CROWD:
+        return Workers(value)
+    advice = "; remove the quotes" if isinstance(value, str) and is_number(value) else ""
+    raise ConfigError(f"expected auto or a whole number from 0 to {CROWD}, got {shown(value)}{advice}")
+
+
 def written(value: float) -> str:
-    """Seconds or Bytes as the file would say them: what L{duration} and L{size} read back as the same value."""
+    """Seconds, Bytes or Workers as the file would say them: read back, they are the same value."""
     if not value:
         return "0"
+    if isinstance(value, Workers):
+        return "auto" if value == AUTO else str(int(value))
     if isinstance(value, Bytes):
         unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if value % _BYTES[unit] == 0)
         return f"{value // _BYTES[unit]}{unit}"

@@ -72,7 +72,7 @@ def test_one_bad_entry_does_not_hide_the_faults_of_others() -> None:
                 7,
                 {"name": "b", "address": "127.0.0.1:1", "protocols": []},
             ],
-            "gateway": {"watch": "yes", "drain": 5, "pathPolicy": "cannonical", "workers": 2, "name": None},
+            "gateway": {"watch": "yes", "drain": 5, "pathPolicy": "cannonical", "workers": 257, "name": None},
             "routes": [
                 {"value": "/", "routes": [{"targets": [{"url": "ftp://x", "weight": 1.5}]}], "hosts": ["a", 3, "b:1"]},
                 {"routes": {}, "properties": []},
@@ -88,7 +88,7 @@ def test_one_bad_entry_does_not_hide_the_faults_of_others() -> None:
         'gateway.watch: expected true or false, got "yes"; write true',
         "gateway.drain: expected a duration such as 250ms, 10s, 5m or 1h, got 5 without a unit",
         'gateway.pathPolicy: expected one of canonical, raw, reject, got "cannonical"; did you mean canonical?',
-        "gateway.workers: expected 0, the only choice in this release, got 2",
+        "gateway.workers: expected auto or a whole number from 0 to 256, got 257",
         "gateway.name: expected a string, got nothing",
         'routes[0].routes[0].targets[0].url: expected a URL that begins with http://, got "ftp://x"',
         "routes[0].routes[0].targets[0].weight: expected a whole number from 0 to 1000, got 1.5",
@@ -108,10 +108,16 @@ def test_the_whole_must_be_a_mapping(value: object) -> None:
     assert only.startswith("expected a mapping with keys such as listeners, got ")
 
 
-@pytest.mark.parametrize("value", [False, 0.0, "0"])
-def test_a_literal_number_is_not_just_equal(value: object) -> None:
+@pytest.mark.parametrize("value", [False, 0.0, "0", "", "Auto", -1, None])
+def test_a_number_of_workers_is_not_just_equal(value: object) -> None:
     (only,) = faults({"listeners": LISTENERS, "gateway": {"workers": value}})
-    assert only.startswith("gateway.workers: expected 0, ")
+    assert only.startswith("gateway.workers: expected auto or a whole number from 0 to 256, got ")
+    assert only.endswith("; remove the quotes") is (value == "0")
+
+
+@pytest.mark.parametrize(("value", "workers"), [("auto", -1), (0, 0), (1, 1), (256, 256)])
+def test_workers_are_a_number_or_auto(value: object, workers: int) -> None:
+    assert config(gateway={"workers": value}).gateway.workers == workers
 
 
 def test_a_boolean_is_no_number() -> None:

@@ -59,6 +59,8 @@ BASE: dict[str, Any] = {"listeners": [{"name": "web", "address": "127.0.0.1:0"}]
     [
         {},
         {"gateway": {"drain": 0, "timeouts": {"connect": "250ms"}, "limits": {"body": "1GiB"}, "workers": 0}},
+        {"gateway": {"workers": "auto"}},
+        {"gateway": {"workers": 256, "pinning": True, "hangTimeout": "5s", "drainDelay": 0}},
         {
             "upstreams": [
                 {"name": "a", "endpoints": [{"url": "http://a"}], "discovery": None, "timeouts": {"connect": None}}
@@ -89,7 +91,9 @@ def test_schema_and_loader_take_the_same(more: dict[str, Any]) -> None:
         {"gateway": {"limits": {"body": "1G"}}},
         {"gateway": {"limits": {"connections": 0}}},
         {"gateway": {"pathPolicy": "none"}},
-        {"gateway": {"workers": 1}},
+        {"gateway": {"workers": -1}},
+        {"gateway": {"workers": 257}},
+        {"gateway": {"workers": "many"}},
         {"gateway": None},
         {"upstreams": [{"name": "a"}]},
         {"upstreams": [{"name": "", "discovery": {"dns": "a:80"}}]},
