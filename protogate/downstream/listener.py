@@ -135,7 +135,8 @@ class Sniffer(Protocol):
     def _choose(self, codec: IStreamCodec) -> None:
         self._done()
         prefix, self._prefix = self._prefix, b""
-        inner = self._inner = self._listener.serve(codec)
+        inner: Any = self._listener.serve(codec)
+        self._inner = inner
         if IHalfCloseableProtocol.providedBy(inner):
             directlyProvides(self, IHalfCloseableProtocol, IConnection)
             self.readConnectionLost = inner.readConnectionLost

@@ -4,6 +4,8 @@ The open ports of a gateway, over all its configurations.
 Rules
 - A listener is the same one after a reload when its address is: its port stays open, its connections stay.  (Those that
   let the kernel choose a port are told apart by their names.)
+- How a port is opened is for whoever makes this to say: a process by itself binds (L{Binding}), a worker is handed
+  sockets that others bound, and perhaps several for one listener.
 - L{Ports.open} can fail, and then nothing has changed; L{Ports.take} cannot.
 - A port that is no longer wanted is closed at once; its connections end when their requests have ended, or at the
   deadline.
@@ -44,58 +46,76 @@ class Front(Protocol):
     name: str
 
 
+class Opener(Protocol):
+    """How ports are opened."""
+
+    def open(self, entry: model.Listener, factory: Listener, had: Sequence[IListeningPort]) -> Sequence[IListeningPort]:
+        """
+        The ports of one listener; those of C{had}, which are open, are used again where they fit.
+
+        @raise OSError: it cannot be done, and no port is left that was not there before.
+        @raise CannotListenError: likewise.
+        """
+
+
 @dataclass(slots=True)
 class Open:
-    """One open port."""
+    """What is open for one listener."""
 
-    port: IListeningPort
     listener: Listener
     front: Front
+    ports: Sequence[IListeningPort] = ()
+
+
+Opened = dict[Key, tuple[Open, Sequence[IListeningPort]]]
+"""What is, or is to be, open for each listener."""
 
 
 class Ports:
     """
     @param front: makes what serves the requests of the listener of that name.
+    @param opener: None = as a process by itself.
     @ivar opened: what is open now.
     @ivar retired: what is on its way out, by what fires when it is gone.
     """
 
-    def __init__(self, reactor: Any, wheel: Wheel, front: Callable[[str], Any]) -> None:
-        self._reactor, self._wheel, self._front = reactor, wheel, front
+    def __init__(self, reactor: Any, wheel: Wheel, front: Callable[[str], Any], opener: Opener | None = None) -> None:
+        self._wheel, self._front = wheel, front
+        self._opener = Binding(reactor) if opener is None else opener
         self.opened: dict[Key, Open] = {}
         self.retired: dict[Deferred[Any], Open] = {}
 
     @property
     def addresses(self) -> dict[str, Any]:
         """Where each listener really listens (a port 0 is chosen by the kernel), by its name."""
-        return {one.listener.name: one.port.getHost() for one in self.opened.values()}
+        return {one.listener.name: one.ports[0].getHost() for one in self.opened.values()}
 
-    def open(self, entries: Sequence[model.Listener]) -> dict[Key, Open]:
+    def open(self, entries: Sequence[model.Listener]) -> Opened:
         """
         The ports of a configuration: those that are open already, and new ones.
 
         @raise ConfigFaults: all that cannot be opened; none is left open then that was not open before.
         """
-        opened: dict[Key, Open] = {}
+        opened: Opened = {}
         faults: list[ConfigError] = []
         for index, entry in enumerate(entries):
-            key = _key(entry)
-            found = self.opened.get(key)
+            key = key_of(entry)
+            one = self.opened.get(key)
+            if one is None:
+                front = self._front(entry.name)
+                one = Open(Listener(entry.name, (), front, Context(self._wheel)), front)
             try:
-                opened[key] = self._listen(entry) if found is None else found
+                opened[key] = one, self._opener.open(entry, one.listener, one.ports)
             except (CannotListenError, OSError) as error:  # the latter from the lock file of a UNIX socket
-                cause = error.socketError if isinstance(error, CannotListenError) else error
-                why = getattr(cause, "strerror", None) or cause
-                faults.append(ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address")))
+                faults.append(cannot_listen(index, entry, error))
         if faults:
-            for key, made in opened.items():
-                if key not in self.opened:
-                    made.port.stopListening()
+            for one, ports in opened.values():
+                _stop(ports, one.ports)
             raise ConfigFaults(faults)
         return opened
 
     def take(
-        self, opened: dict[Key, Open], config: model.Config, codecs: Mapping[str, IStreamCodec], counters: Counters
+        self, opened: Opened, config: model.Config, codecs: Mapping[str, IStreamCodec], counters: Counters
     ) -> None:
         """
         Serve these ports, and no others, as their configuration says.
@@ -105,7 +125,9 @@ class Ports:
         gateway = config.gateway
         limits, timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
         for entry in config.listeners:
-            one = opened[_key(entry)]
+            one, ports = opened[key_of(entry)]
+            before, one.ports = one.ports, ports
+            _stop(before, ports)
             listener = one.listener
             listener.name = one.front.name = entry.name
             listener.codecs = [codecs[name] for name in entry.protocols]
@@ -113,8 +135,8 @@ class Ports:
             context.limits, context.timeouts = limits, timeouts
             context.count = counters.scope("listener", entry.name).count
         counters.keep("listener", [entry.name for entry in config.listeners])
-        before, self.opened = self.opened, opened
-        for key, gone in before.items():
+        had, self.opened = self.opened, {key: one for key, (one, _) in opened.items()}
+        for key, gone in had.items():
             if key not in opened:
                 self._retire(gone, float(gateway.drain))
 
@@ -135,29 +157,47 @@ class Ports:
         for gone in list(self.retired.values()):
             gone.listener.abort()
 
-    def _listen(self, entry: model.Listener) -> Open:
-        front = self._front(entry.name)
-        listener = Listener(entry.name, (), front, Context(self._wheel))
-        where = address.listen(entry.address)
-        if where.path:
-            try:
-                port = quietly(self._reactor.listenUNIX, where.path, listener, backlog=BACKLOG, wantPID=True)
-            except CannotListenError as error:
-                if isinstance(error.socketError, OSError):  # it has the lock, and would never let us try again
-                    Path(f"{where.path}.lock").unlink(missing_ok=True)
-                raise
-        else:
-            port = quietly(self._reactor.listenTCP, where.port, listener, backlog=BACKLOG, interface=where.host)
-        return Open(port, listener, front)
-
     def _retire(self, gone: Open, within: float) -> None:
-        stopped: Deferred[Any] = maybeDeferred(gone.port.stopListening)
+        stopped = _stop(gone.ports, ())
         drained: Deferred[Any] = gone.listener.drain()
         last = self._wheel.after(within, gone.listener.abort)
         drained.addCallback(lambda _: last.close())
         ends: Deferred[Any] = DeferredList([stopped, drained])
         self.retired[ends] = gone
         ends.addCallback(lambda _: self.retired.pop(ends, None))
+
+
+class Binding:
+    """Opens ports by binding sockets of its own."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def open(self, entry: model.Listener, factory: Listener, had: Sequence[IListeningPort]) -> Sequence[IListeningPort]:
+        """L{Opener}."""
+        if had:
+            return had
+        where = address.listen(entry.address)
+        if not where.path:
+            return [quietly(self._reactor.listenTCP, where.port, factory, backlog=BACKLOG, interface=where.host)]
+        try:
+            return [quietly(self._reactor.listenUNIX, where.path, factory, backlog=BACKLOG, wantPID=True)]
+        except CannotListenError as error:
+            if isinstance(error.socketError, OSError):  # it has the lock, and would never let us try again
+                Path(f"{where.path}.lock").unlink(missing_ok=True)
+            raise
+
+
+def cannot_listen(index: int, entry: model.Listener, error: Exception) -> ConfigError:
+    """What is wrong with the address of a listener."""
+    cause = error.socketError if isinstance(error, CannotListenError) else error
+    why = getattr(cause, "strerror", None) or cause
+    return ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address"))
+
+
+def _stop(ports: Sequence[IListeningPort], but: Sequence[IListeningPort]) -> Deferred[Any]:
+    """Close ports, except some; fires when they are closed."""
+    return DeferredList([maybeDeferred(port.stopListening) for port in ports if port not in but])
 
 
 def shown(where: Any) -> str:
@@ -167,7 +207,7 @@ def shown(where: Any) -> str:
     return address.spelled(where.host, where.port)
 
 
-def _key(entry: model.Listener) -> Key:
+def key_of(entry: model.Listener) -> Key:
     """What makes a listener the same one after a reload."""
     where = address.listen(entry.address)
     return where, entry.name if not where.port and not where.path else ""

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from protogate.config.faults import ConfigFaults
 from protogate.config.model import Listener
-from protogate.downstream.ports import Ports
+from protogate.downstream.ports import Open, Ports
 from protogate.wheel import Wheel
 
 
@@ -32,8 +32,12 @@ class Reactor(Clock):
 
 
 @pytest.fixture
-def ports() -> Iterator[Ports]:
-    reactor = Reactor()
+def reactor() -> Reactor:
+    return Reactor()
+
+
+@pytest.fixture
+def ports(reactor: Reactor) -> Iterator[Ports]:
     ports = Ports(reactor, Wheel(reactor), lambda name: SimpleNamespace(name=name))
     yield ports
     ports.close(0.0)
@@ -43,6 +47,13 @@ def ports() -> Iterator[Ports]:
 
 def entry(path: Path) -> Listener:
     return Listener(name=path.name, address=f"unix:{path}")
+
+
+def opened(ports: Ports, path: Path) -> dict[Any, Open]:
+    made = ports.open([entry(path)])
+    for one, its in made.values():
+        one.ports = its
+    return {key: one for key, (one, _) in made.items()}
 
 
 @pytest.mark.filterwarnings(
@@ -56,22 +67,24 @@ def test_a_socket_that_could_not_be_opened_can_be_once_nothing_is_in_its_way(por
             ports.open([entry(path)])
         assert list(tmp_path.iterdir()) == [path]
     path.unlink()
-    ports.opened = ports.open([entry(path)])
+    ports.opened = opened(ports, path)
     assert path.is_socket()
 
 
-def test_the_lock_of_a_socket_that_somebody_has_stays(ports: Ports, tmp_path: Path) -> None:
+def test_the_lock_of_a_socket_that_somebody_has_stays(ports: Ports, reactor: Reactor, tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
-    ports.opened = ports.open([entry(path)])
-    other = Ports(ports._reactor, ports._wheel, lambda name: SimpleNamespace(name=name))
+    ports.opened = opened(ports, path)
+    other = Ports(reactor, Wheel(reactor), lambda name: SimpleNamespace(name=name))
     with pytest.raises(ConfigFaults, match="lock"):
         other.open([entry(path)])
     assert {each.name for each in tmp_path.iterdir()} == {"a.sock", "a.sock.lock"}
 
 
-def test_all_that_cannot_be_opened_is_told_and_nothing_else_is_left_open(ports: Ports, tmp_path: Path) -> None:
+def test_all_that_cannot_be_opened_is_told_and_nothing_else_is_left_open(
+    ports: Ports, reactor: Reactor, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigFaults) as raised:
         ports.open([entry(tmp_path / "none" / "a"), entry(tmp_path / "b"), entry(tmp_path / "none" / "c")])
     assert [fault.path for fault in raised.value.faults] == [("listeners", 0, "address"), ("listeners", 2, "address")]
-    ports._reactor.advance(0)
+    reactor.advance(0)
     assert list(tmp_path.iterdir()) == []
