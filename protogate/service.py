@@ -2,8 +2,8 @@
 The running gateway: listeners, upstreams, the plan that new requests follow; reload and drain.
 
 Rules
-- A configuration is built completely (L{protogate.build}) before anything live is touched, and taken over in one call:
-  what can fail (opening ports, the access log) comes first and is undone if it does.
+- A configuration is built completely (L{protogate.build}) before anything live is touched.  What can fail besides comes
+  next: opening the access log (L{GatewayService.prepare}) and the ports; it is undone if it does.  Nothing else fails.
 - What did not change stays as it is: listeners are known by their address, upstreams by their name.
 - Exchanges under way keep their L{Plan}; nothing else keeps an old one alive.
 """
@@ -15,26 +15,23 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolver
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.build import Build, build_quietly, bury
 from protogate.config.faults import ConfigFaults
-from protogate.config.watch import FileWatch
-from protogate.downstream.ports import Ports, shown
-from protogate.errors import ConfigError
+from protogate.downstream.ports import Opener, Ports, shown
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
 from protogate.interfaces import IService
+from protogate.loading import Loading
 from protogate.message import Request, Response
-from protogate.observe.accesslog import AccessLog
+from protogate.observe.accesslog import AccessLog, cannot_open
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.routing.rules import forwarded
@@ -43,9 +40,6 @@ from protogate.upstream.cluster import Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Wheel
-
-WARNINGS: Final = 50
-"""Warnings of a configuration that are logged: each holds the event loop up."""
 
 _log = Logger()
 
@@ -64,6 +58,13 @@ class Front:
         return Exchange(request, self._gateway.plan, self.name).begin()
 
 
+class Prepared(NamedTuple):
+    """A configuration that only has to be taken."""
+
+    built: Build
+    log: AccessLog | None
+
+
 class GatewayService(Service):
     """
     One gateway, as a Twisted service.
@@ -74,8 +75,9 @@ class GatewayService(Service):
     @param now: seconds on a clock that only goes forward.
     @param signals: whether to mind signals (L{protogate.signals}).
     @param dns: who knows the addresses of upstreams; None = what the system's resolv.conf says.
+    @param opener: who opens the ports; None = this process binds them.
     @ivar plan: what a request that comes in now follows.
-    @ivar reloads: how often the configuration was loaded anew, with success.
+    @ivar loading: of its file.
     @ivar counters: what happened so far.
     @ivar ports: what is open.
     @ivar clusters: the upstreams; None before the start.
@@ -91,28 +93,27 @@ class GatewayService(Service):
         now: Callable[[], float] | None = time.monotonic,
         signals: bool = True,
         dns: IResolver | None = None,
+        opener: Opener | None = None,
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
 
             reactor = installed
-        # Absolute: a daemon may change its folder.
-        self._path, self._reactor = os.path.abspath(path), reactor
+        self._reactor = reactor
         self._signals = Signals(reactor) if signals else None
         self.wheel = Wheel(reactor, now=now)
         self.counters = Counters()
-        self.reloads = 0
+        self.loading: Loading[Build] = Loading(
+            path, build_quietly, self._reload, reactor, self.wheel, self.counters.count
+        )
         self.built = built
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
         self._dns = dns
         self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
-        self.ports = Ports(reactor, self.wheel, partial(Front, self))
+        self.ports = Ports(reactor, self.wheel, partial(Front, self), opener)
         self.clusters: Clusters | None = None
-        self._loading = False
-        self._next: list[Deferred[bool]] = []  # asked for while the file was being read: another load
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
-        self._watch: FileWatch | None = None
 
     # -- life
 
@@ -124,7 +125,7 @@ class GatewayService(Service):
         resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
         self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver))
         try:
-            self._take(self.built)
+            self.take(self.prepare(self.built))
         except ConfigFaults:
             resolver.close()
             raise
@@ -133,10 +134,14 @@ class GatewayService(Service):
         """Twisted."""
         self.privilegedStartService()
         super().startService()  # type: ignore[no-untyped-call]
+        self._begin()
+
+    def _begin(self) -> None:
+        """It runs."""
+        self.loading.start()
         self._follow()
         if self._signals is not None:
             self._signals.serve(self.reload)
-        self._warn()
         for name, address in self.addresses.items():
             _log.info("listener {name} on {address}", name=name, address=shown(address))
 
@@ -145,9 +150,7 @@ class GatewayService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         if self._signals is not None:
             self._signals.drain(self._hurry)
-        if self._watch is not None:
-            self._watch.stop()
-            self._watch = None
+        self.loading.stop()
         return self.ports.close(float(self.built.config.gateway.drain)).addCallback(self._stopped)
 
     def _stopped(self, _: object) -> Deferred[Any]:
@@ -180,95 +183,56 @@ class GatewayService(Service):
     # -- reload
 
     def reload(self) -> Deferred[bool]:
-        """
-        Load the configuration anew.  A fault keeps the old one, and is logged.
+        """Load the configuration anew, see L{Loading.reload}."""
+        return self.loading.reload()
 
-        @return: fires with whether the file as it is now, or was changed to later, is in force; never fails.
-        """
-        mine: Deferred[bool] = Deferred()
-        if self._loading:
-            self._next.append(mine)  # the file may have changed after it was read
-        else:
-            self._load([mine])
-        return mine
+    @property
+    def reloads(self) -> int:
+        """How often the configuration was loaded anew, with success."""
+        return int(self.counters.counts["reload_ok"])
 
-    def _load(self, waiting: list[Deferred[bool]]) -> None:
-        self._loading = True
-        _log.info("loading {path} anew", path=self._path)
-        reading: Deferred[Build] = deferToThreadPool(
-            self._reactor, self._reactor.getThreadPool(), build_quietly, self._path
-        )
-        reading.addCallback(self._loaded).addErrback(self._kept).addCallback(self._settled, waiting)
-
-    def _loaded(self, built: Build) -> bool:
-        if not self.running:
-            return False
-        self._take(built)
-        self.reloads += 1
+    def _reload(self, built: Build) -> None:
+        self.take(self.prepare(built))
         self._follow()
-        self._warn()
-        _log.info("{path} is in force", path=self._path)
-        return True
-
-    def _warn(self) -> None:
-        """Log what the configuration in force perhaps does not mean."""
-        warnings = self.built.warnings
-        for warning in warnings[:WARNINGS]:
-            _log.warn("{warning}", warning=warning)
-        if len(warnings) > WARNINGS:
-            left = len(warnings) - WARNINGS
-            _log.warn("{path}: {left} more warnings; `protogate check` tells them all", path=self._path, left=left)
-
-    def _kept(self, failure: Failure) -> bool:
-        self.counters.count("reload_failed")
-        if failure.check(ConfigFaults):
-            _log.error(
-                "{path} has faults, the configuration in force stays:\n{faults}",
-                path=self._path,
-                faults=failure.getErrorMessage(),
-            )
-        else:
-            _log.failure("{path} cannot be loaded, the configuration in force stays", failure, path=self._path)
-        return False
-
-    def _settled(self, result: bool, waiting: list[Deferred[bool]]) -> None:
-        self._loading = False
-        following, self._next = self._next, []
-        if following:
-            self._load(following)
-        for each in waiting:
-            each.callback(result)
 
     def _follow(self) -> None:
-        """Watch the file, or stop watching it."""
-        wanted = self.built.config.gateway.watch
-        if wanted and self._watch is None:
-            self._watch = FileWatch(self._path, self.reload, self.wheel)
-            self._watch.start(self.built.loaded.stamp)
-        elif wanted and self._watch is not None:
-            self._watch.known(self.built.loaded.stamp)
-        elif not wanted and self._watch is not None:
-            self._watch.stop()
-            self._watch = None
+        """The configuration in force says whether its file is watched; and what is doubtful about it is said."""
+        built = self.built
+        self.loading.follow(built.config.gateway.watch, built.loaded.stamp)
+        self.loading.warn(built.warnings)
 
     # -- taking a configuration over
 
-    def _take(self, built: Build) -> None:
+    def prepare(self, built: Build, descriptor: int | None = None) -> Prepared:
+        """
+        Do what may fail, but for the ports.
+
+        @param descriptor: of the access log, where somebody else opened it; it is ours from now on.
+        @raise ConfigFaults: the access log cannot be opened; everything is as before.
+        """
+        return Prepared(built, self._open_log(built, descriptor))
+
+    def forget(self, prepared: Prepared) -> None:
+        """It is not to be taken after all."""
+        log = prepared.log
+        if log is not None and log is not self._log:
+            if self.running:
+                log.stop()
+            else:  # no event loop that it would hold up, nor one to stop it on
+                log.close()
+
+    def take(self, prepared: Prepared) -> None:
         """
         Make a configuration the one in force.
 
-        @raise ConfigFaults: a port or the access log cannot be opened; everything is as before.
+        @raise ConfigFaults: a port cannot be opened; everything is as before.
         """
+        built, log = prepared
         config = built.config
-        log = self._open_log(built)
         try:
             opened = self.ports.open(config.listeners)
         except ConfigFaults as error:
-            if log is not None and log is not self._log:
-                if self.running:
-                    log.stop()
-                else:  # no event loop that it would hold up, nor one to stop it on
-                    log.close()
+            self.forget(prepared)
             raise built.loaded.faults(error.faults) from None
         # From here on nothing fails.
         assert self.clusters is not None
@@ -317,17 +281,18 @@ class GatewayService(Service):
         if old is not None and old is not log:
             old.stop()
 
-    def _open_log(self, built: Build) -> AccessLog | None:
+    def _open_log(self, built: Build, descriptor: int | None) -> AccessLog | None:
         model = built.config.access_log
         if model is None:
             return None
         if self._log is not None and self._log.file == model.file:
+            if descriptor is not None:
+                os.close(descriptor)
             return self._log
         try:
-            return AccessLog(model.file, count=self.counters.count, reactor=self._reactor)
+            return AccessLog(model.file, count=self.counters.count, reactor=self._reactor, descriptor=descriptor)
         except OSError as error:
-            fault = ConfigError(f"cannot be opened: {error.strerror}", ("accessLog", "file"))
-            raise built.loaded.faults([fault]) from None
+            raise built.loaded.faults([cannot_open(error)]) from None
 
     # -- records
 

@@ -40,6 +40,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("process.notify", "process.activation", "admin"),
     ("build",),
     ("explain",),
+    ("loading",),
     ("service",),
     ("tap", "cli", "demo", "testing", "__main__"),
 ]

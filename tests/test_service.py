@@ -17,8 +17,9 @@ routes: [{value: /, matcherType: prefix, routes: [{targets: [{upstream: off}]}]}
 
 
 def test_a_start_tells_warnings_and_where_it_listens() -> None:
+    spoken = {"protogate.service", "protogate.loading"}
     with capturedLogs() as captured, MemoryGateway(CONFIG):
-        told = [formatEvent(event) for event in captured if event["log_namespace"] == "protogate.service"]
+        told = [formatEvent(event) for event in captured if event["log_namespace"] in spoken]
     warning, *listeners = told
     assert "upstreams[0].endpoints: every endpoint has weight 0" in warning
     assert listeners == ["listener web on 127.0.0.1:8080", "listener six on [::1]:8081"]

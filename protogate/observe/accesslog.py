@@ -25,6 +25,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from protogate.cohort import fraction
+from protogate.errors import ConfigError
 from protogate.observe.events import Limited
 from protogate.observe.record import Record, encode
 
@@ -60,6 +61,7 @@ class AccessLog:
     @param queue: records that may wait.
     @param count: told of each C{access_log_dropped}.
     @param reactor: for L{stop}; None = the installed one.
+    @param descriptor: of the file, where somebody has opened it already (L{opened}); it is ours from now on.
     @ivar dropped: records that found the queue full.
     @raise OSError: the file cannot be opened.
     """
@@ -73,6 +75,7 @@ class AccessLog:
         queue: int = 10_000,
         count: Callable[[str], None] = lambda event: None,
         reactor: Any = None,
+        descriptor: int | None = None,
     ) -> None:
         self.file, self.sample, self.always, self.queue = file, sample, always, queue
         self.dropped = 0
@@ -83,7 +86,7 @@ class AccessLog:
         self._stop = threading.Event()
         self._deadline = float("inf")
         self._ended: Deferred[None] | None = None
-        self._writer = _Writer(file)
+        self._writer = _Writer(file, descriptor)
         self._thread = threading.Thread(target=self._run, name="protogate access log", daemon=True)
         self._thread.start()
 
@@ -190,7 +193,7 @@ class _Writer:
     @ivar lost: lines.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, descriptor: int | None = None) -> None:
         self.file = file
         self.written = self.lost = 0
         self._descriptor = -1
@@ -202,11 +205,10 @@ class _Writer:
         self._tell_trouble = Limited(_log.error)
         self._tell_fault = Limited(_log.failure)
         if file != STDOUT:
-            try:
-                self._open()
-            except OSError as error:
-                if not _nobody_reads(error):
-                    raise
+            if descriptor is None:
+                descriptor = opened(file)
+            if descriptor is not None:
+                self._use(descriptor)
 
     def flush(self, waiting: deque[Record]) -> bool:
         """Write what waits; returns whether all of it was."""
@@ -275,9 +277,12 @@ class _Writer:
             self._open()
 
     def _open(self) -> None:
-        self._descriptor = os.open(self.file, _FLAGS, MODE)
-        opened = os.fstat(self._descriptor)
-        self._identity = (opened.st_dev, opened.st_ino)
+        self._use(os.open(self.file, _FLAGS, MODE))
+
+    def _use(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        status = os.fstat(descriptor)
+        self._identity = (status.st_dev, status.st_ino)
 
     def _trouble(self, error: OSError, now: float) -> None:
         self._retry = now + RETRY
@@ -290,6 +295,25 @@ class _Writer:
 
 _LINE_FEED: Final = 0x0A
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def opened(file: str) -> int | None:
+    """
+    A descriptor of the file, to append to; None for a FIFO that nobody reads yet, which is no fault.
+
+    @raise OSError: it cannot be opened.
+    """
+    try:
+        return os.open(file, _FLAGS, MODE)
+    except OSError as error:
+        if _nobody_reads(error):
+            return None
+        raise
+
+
+def cannot_open(error: OSError) -> ConfigError:
+    """What is wrong with the file's name."""
+    return ConfigError(f"cannot be opened: {error.strerror}", ("accessLog", "file"))
 
 
 def _nobody_reads(error: OSError) -> bool:

@@ -20,7 +20,7 @@ import idle
 import reload
 import soak
 from processes import cells
-from protogate.service import WARNINGS
+from protogate.loading import WARNINGS
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect, Script
 
@@ -190,7 +190,7 @@ def test_a_thousand_warnings_do_not_hold_a_reload_up() -> None:
     told: list[str] = []
 
     def observe(event: LogEvent) -> None:
-        if event.get("log_namespace") == "protogate.service" and event["log_level"] is LogLevel.warn:
+        if event.get("log_namespace") == "protogate.loading" and event["log_level"] is LogLevel.warn:
             told.append(formatEvent(event))
 
     rule = CONFIG["routes"][0]  # type: ignore[index]
