@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 65536
 """Collected bytes that are written without waiting for uncork()."""
+COPIED: Final = 16384
+"""Bytes up to which a piece is joined to others: a larger one is handed on by itself, which costs less than to copy it."""
 PATIENCE: Final = 30.0
 """Seconds until a closing connection is aborted where the stall clock is off."""
 LINGER: Final = 5.0
@@ -48,8 +50,13 @@ LOOKS: Final = 8
 """How often within a stall time somebody looks whether bytes moved."""
 
 
-def _nowhere(data: bytes) -> None:
+def _nowhere(data: bytes | list[bytes]) -> None:
     """Where a connection that is lost writes to."""
+
+
+def small(pieces: list[bytes], size: int) -> bool:
+    """Whether pieces, of so many bytes together, are mostly so small that they are better joined."""
+    return size <= COPIED * (len(pieces) - 1)
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -86,6 +93,7 @@ class Connection(Protocol):
 
     transport: Any
     _write: Callable[[bytes], None] = staticmethod(_nowhere)
+    _writes: Callable[[list[bytes]], None] = staticmethod(_nowhere)
     full = False
     draining = False
     dead = False
@@ -140,7 +148,9 @@ class Connection(Protocol):
         transport = self.transport
         # Exactly these: what else is derived from them (TLS, UNIX sockets) writes in a way of its own.
         own = type(transport) in (Client, Server) and not transport.TLS
-        self._write = self._collect if own else transport.write
+        self._write, self._writes = (
+            (self._collect, self._collects) if own else (transport.write, transport.writeSequence)
+        )
         transport.registerProducer(self, True)
 
     def _collect(self, data: bytes) -> None:
@@ -152,26 +162,30 @@ class Connection(Protocol):
         elif len(late) == 1:
             self.context.wheel.soon(self.send)
 
+    def _collects(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self._collect(piece)
+
     def send(self) -> None:
         """
         Give what waits for the end of the turn to the kernel, now.  The transport would register for writing, wait for
         a turn of the loop, write, and deregister, which costs more than the write: it gets what the kernel left.
         """
-        late = self._turn
+        late, size = self._turn, self._waiting
         if not late:
             return
-        data = late[0] if len(late) == 1 else b"".join(late)
-        late.clear()
-        self._waiting, sent, transport = 0, 0, self.transport
+        self._turn, self._waiting = [], 0
+        if len(late) > 1 and small(late, size):
+            late = [b"".join(late)]
+        sent, transport = 0, self.transport
         if not (transport.dataBuffer or transport._tempDataLen or transport.disconnecting) and transport.connected:
             try:
-                sent = transport.socket.send(data)
+                sent = transport.socket.send(late[0]) if len(late) == 1 else transport.socket.sendmsg(late)
             except OSError:
                 sent = 0  # full, or lost: the transport finds out by itself, and tells in its own time
-        whole = sent == len(data)
-        if not whole:
-            transport.write(data[sent:] if sent else data)
-        self.flushed(whole)
+        if sent != size:
+            transport.write((late[0] if len(late) == 1 else b"".join(late))[sent:])
+        self.flushed(sent == size)
 
     def flushed(self, whole: bool) -> None:
         """For the codec: what was written in this turn is with the kernel, or part of it still with the transport."""
@@ -201,11 +215,15 @@ class Connection(Protocol):
         """Give what was collected to the transport."""
         out = self._out
         if out:
-            self._out, self._size = [], 0
+            size, self._out, self._size = self._size, [], 0
             if not self.dead:
-                data = out[0] if len(out) == 1 else b"".join(out)
-                self._written += len(data)
-                self._write(data)
+                self._written += size
+                if len(out) == 1:
+                    self._write(out[0])
+                elif small(out, size):
+                    self._write(b"".join(out))
+                else:
+                    self._writes(out)
 
     def unsent(self) -> int:
         """Bytes written to the transport that the kernel has not taken yet."""
@@ -347,7 +365,7 @@ class Connection(Protocol):
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         self.dead, self.lingering = True, False
         self._drop()
-        self._write = _nowhere
+        self._write = self._writes = _nowhere
         self.timer.end()  # with these two nothing of it refers to itself
         self.end()
         if not self.closed.called:

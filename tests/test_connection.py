@@ -15,7 +15,17 @@ from twisted.python.failure import Failure
 from zope.interface import directlyProvides
 from zope.interface.verify import verifyClass
 
-from protogate.connection import LINGER, LINGER_BYTES, LINGER_MOST, LOOKS, MOST, PATIENCE, Connection, specialised
+from protogate.connection import (
+    COPIED,
+    LINGER,
+    LINGER_BYTES,
+    LINGER_MOST,
+    LOOKS,
+    MOST,
+    PATIENCE,
+    Connection,
+    specialised,
+)
 from protogate.context import Context
 from protogate.errors import CLIENT_GONE
 from protogate.wheel import Wheel
@@ -28,6 +38,9 @@ class Transport(StringTransport):
 
     def write(self, data):
         self.log.append(data)
+
+    def writeSequence(self, data):
+        self.log.append(list(data))
 
     def unsent(self):
         return self.waiting
@@ -135,7 +148,24 @@ def test_not_more_than_a_bound_is_collected(line, transport):
     line.put(b"x" * MOST)
     assert transport.log == []
     line.put(b"y")
-    assert transport.log == [b"x" * MOST + b"y"]
+    assert transport.log == [[b"x" * MOST, b"y"]]
+    line.put(b"z")
+    line.uncork()
+    assert transport.log[1:] == [b"z"]
+
+
+def test_small_pieces_are_joined_and_large_ones_are_not_copied(line, transport):
+    line.cork()
+    for piece in (b"head", b"x" * COPIED):
+        line.put(piece)
+    line.uncork()
+    assert transport.log == [[b"head", b"x" * COPIED]]
+    line.cork()
+    for piece in (b"head", b"x" * (COPIED - 4)):
+        line.put(piece)
+    line.uncork()
+    assert transport.log[1:] == [b"head" + b"x" * (COPIED - 4)]
+    assert line._written == 4 + 2 * COPIED
 
 
 def test_nothing_is_written_on_a_dead_connection(line, transport):
@@ -373,6 +403,9 @@ class Descriptor(Transport):
     def socket(self):
         return self
 
+    def sendmsg(self, pieces):
+        return self.send(b"".join(pieces))
+
     def send(self, data):
         self.log.append(("at once", data))
         if isinstance(self.takes, OSError):
@@ -384,7 +417,7 @@ class Descriptor(Transport):
 def own(line):
     """A line on one of Twisted's own transports."""
     line.transport = Descriptor()
-    line._write = line._collect
+    line._write, line._writes = line._collect, line._collects
     return line
 
 

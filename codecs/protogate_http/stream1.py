@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from zope.interface import implementer
 
-from protogate.connection import Connection
+from protogate.connection import COPIED, Connection
 from protogate.errors import GATEWAY, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
@@ -170,7 +170,14 @@ class Stream(Connection):
         """Bytes of the body that is being written."""
         left = half.left
         if half.chunked:
-            self.put(b"%x\r\n%b\r\n" % (len(data), data))
+            if len(data) < COPIED:
+                self.put(b"%x\r\n%b\r\n" % (len(data), data))
+            else:
+                self.cork()
+                self.put(b"%x\r\n" % len(data))
+                self.put(data)
+                self.put(b"\r\n")
+                self.uncork()
         else:
             if left is not None:
                 left = half.left = left - len(data)

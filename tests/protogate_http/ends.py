@@ -40,6 +40,9 @@ class Wire(StringTransport):
             self.asked = True
             self.producer.pauseProducing()
 
+    def writeSequence(self, pieces):
+        self.write(b"".join(pieces))
+
     def flush(self, most=1 << 40):
         self.waiting = max(self.waiting - most, 0)
         if self.asked and self.waiting < HIGH:
