@@ -42,6 +42,7 @@ MODELS = {
     "`routes[].routes[].sticky`": model.Sticky,
     "`modules`": model.Module,
     "`accessLog`": model.AccessLog,
+    "`admin`": model.Admin,
 }
 """Headings of the configuration page, and what their table is about."""
 

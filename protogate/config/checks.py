@@ -24,6 +24,8 @@ _TARGET_KEYS: Final = frozenset(Target.__struct_encode_fields__)
 
 Path = tuple[str | int, ...]
 Faults = list[ConfigError]
+Seen = list[tuple[str | int, str, address.Listen]]
+"""Index among the listeners, address as it is written, its parts."""
 
 
 def check(value: Any) -> tuple[Faults, Faults]:
@@ -56,7 +58,7 @@ def _limits(value: dict[str, Any], faults: Faults) -> None:
 
 def _listeners(value: dict[str, Any], faults: Faults) -> None:
     _unique(value, "listeners", faults)
-    seen: list[tuple[int, str, address.Listen]] = []
+    seen: Seen = []
     for index, item in _mappings(value, "listeners"):
         protocols = item.get("protocols")
         if isinstance(protocols, list):
@@ -64,20 +66,27 @@ def _listeners(value: dict[str, Any], faults: Faults) -> None:
                 if isinstance(name, str) and name in protocols[:place]:
                     message = f"{shown(name)} is given twice"
                     faults.append(ConfigError(message, ("listeners", index, "protocols", place)))
-        text = item.get("address")
-        if not isinstance(text, str):
-            continue
-        try:
-            parts = address.listen(text)
-        except ConfigError:
-            continue
-        for other, its, known in seen:
-            if known.covers(parts):
-                message = f"{shown(text)} cannot be open beside {shown(its)} of listeners[{other}]"
-                faults.append(ConfigError(message, ("listeners", index, "address")))
-                break
-        else:
-            seen.append((index, text, parts))
+        _beside(item, ("listeners", index), seen, faults)
+    admin = value.get("admin")
+    if isinstance(admin, dict):
+        _beside(admin, ("admin",), seen, faults)
+
+
+def _beside(item: dict[str, Any], path: Path, seen: Seen, faults: Faults) -> None:
+    """Whether what listens here can be open beside those that were seen; then it is one of them."""
+    text = item.get("address")
+    if not isinstance(text, str):
+        return
+    try:
+        parts = address.listen(text)
+    except ConfigError:
+        return
+    for index, its, known in seen:
+        if known.covers(parts):
+            message = f"{shown(text)} cannot be open beside {shown(its)} of listeners[{index}]"
+            faults.append(ConfigError(message, (*path, "address")))
+            return
+    seen.append((path[-1], text, parts))
 
 
 def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:

@@ -2,8 +2,8 @@
 What a configuration file may say, as frozen types.  One class per object of the file; C{snake_case} here is camelCase
 there.  The JSON Schema that ships with the package is made from these classes.
 
-Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}), L{Workers} and ratios: those are
-numbers already.  What refers to something else (conditions, templates, module parameters, upstream names, regular
+Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}), L{Workers} and
+ratios: those are numbers already.  What refers to something else (conditions, templates, module parameters, upstream names, regular
 expressions) is compiled by whom it concerns, and reports its own faults through L{protogate.errors.ConfigError}.
 """
 
@@ -322,6 +322,13 @@ class AccessLog(Model, frozen=True, kw_only=True):
     """Lines that may wait for the disk; more are dropped and counted."""
 
 
+class Admin(Model, frozen=True, kw_only=True):
+    """Pages for operators: /livez, /readyz, /metrics.  No traffic comes in here."""
+
+    address: ListenAddress
+    """host:port, [v6]:port or unix:/path; whoever gets there may read them."""
+
+
 class Config(Model, frozen=True, kw_only=True):
     """Configuration of a protogate gateway."""
 
@@ -337,3 +344,5 @@ class Config(Model, frozen=True, kw_only=True):
     """What is done to requests and responses on their way."""
     access_log: AccessLog | None = None
     """One JSON line for each exchange; without it none."""
+    admin: Admin | None = None
+    """Pages for operators; without it none."""

@@ -154,6 +154,11 @@ class Wire:
         """Take some pieces."""
         self.write(b"".join(data))
 
+    @property
+    def disconnecting(self) -> bool:
+        """As Twisted's own have it; L{LineReceiver} looks at it."""
+        return self.closing
+
     def loseConnection(self) -> None:
         """Close once all is sent and the producer is not paused."""
         self.closing, self.reading = True, False

@@ -1,0 +1,77 @@
+"""
+How one process is: what it shows of itself, or tells its supervisor.
+
+It looks when it is asked: nothing is kept up to date meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from protogate.downstream.ports import Ports
+from protogate.observe.counters import Counters
+from protogate.observe.snapshot import Number, Snapshot
+from protogate.upstream.clusters import Clusters
+
+
+class Gateway(Protocol):
+    """The service that is looked at; see C{protogate.service.GatewayService}."""
+
+    running: Any
+    plan: Any
+    ports: Ports
+    clusters: Clusters | None
+    counters: Counters
+
+
+class Own:
+    """
+    L{protogate.admin.site.Watched}: one process that answers for itself.
+
+    @param gateway: its service.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def unready(self) -> str:
+        """L{Watched}."""
+        gateway = self._gateway
+        if gateway.plan is None:
+            return "no configuration is in force yet"
+        if not gateway.running:
+            return "it stops: requests under way end"
+        if not gateway.ports.opened:
+            return "no port is open"
+        return ""
+
+    def snapshot(self) -> Snapshot:
+        """L{Watched}."""
+        gateway = self._gateway
+        taken = gateway.counters.snapshot()
+        taken["gauges"] = {"listener": _listeners(gateway.ports), "upstream": _upstreams(gateway.clusters)}
+        return taken
+
+
+def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
+    """What each listener has, with what is on its way out: that is still open."""
+    found: dict[str, dict[str, Number]] = {}
+    for one in (*ports.opened.values(), *ports.retired.values()):
+        connections = one.listener.connections
+        numbers = found.setdefault(one.listener.name, {"connections": 0, "requests": 0})
+        numbers["connections"] += len(connections)
+        numbers["requests"] += sum([connection.busy for connection in connections])
+    return found
+
+
+def _upstreams(clusters: Clusters | None) -> dict[str, dict[str, Number]]:
+    """What each upstream has, over all its endpoints."""
+    found: dict[str, dict[str, Number]] = {}
+    for name, cluster in () if clusters is None else clusters.current.items():
+        pools = cluster.stats().values()
+        found[name] = {
+            "connections": sum(pool.open for pool in pools),
+            "idle": sum(pool.idle for pool in pools),
+            "waiting": sum(pool.waiting for pool in pools),
+        }
+    return found
