@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,23 +19,29 @@ KINDS: Final = (
     ("exact", "/exact/{}/x"),
     ("template", "/shop-{}/users/{{id}}/orders"),
 )
-"""Of the rules that do not match: as many of each."""
+"""Of the rules that do not match, as many of each."""
+SHARED: Final = KINDS[:2]
+"""What every gateway has a fast way for: governed rows are made of these."""
+DENIED: Final = "127.0.0.9"
+"""Who is on the deny list, so that a bench can see that it is in force."""
 CONDITION: Final = "request.method == 'GET' && !request.path.startsWith('/internal/')"
 TARGETS: Final = [{"targets": [{"upstream": "up"}]}]
 
 
 def networks(count: int) -> list[str]:
-    """That many networks of four addresses each, none beside another, and none of loopback."""
-    return [f"10.{at >> 13 & 255}.{at >> 5 & 255}.{(at & 31) << 3}/30" for at in range(count)]
+    """So many networks: one of loopback, L{DENIED}, and others of four addresses each, none beside another."""
+    return [f"{DENIED}/32", *(f"10.{at >> 13}.{at >> 5 & 255}.{(at & 31) << 3}/30" for at in range(count - 1))]
 
 
-def rules(count: int) -> list[dict[str, Any]]:
-    """So many rules; the last one takes everything, the others nothing that a bench asks for."""
-    others = [
-        {"value": KINDS[at % 3][1].format(at), "matcherType": KINDS[at % 3][0], "routes": TARGETS}
-        for at in range(count - 1)
-    ]
-    return [*others, {"type": "uri", "value": "/", "matcherType": "prefix", "routes": TARGETS}]
+def paths(count: int, kinds: Sequence[tuple[str, str]] = KINDS) -> list[tuple[str, str]]:
+    """So many kinds and paths of rules, none of which matches what a bench asks for."""
+    return [(kinds[at % len(kinds)][0], kinds[at % len(kinds)][1].format(at)) for at in range(count)]
+
+
+def rules(count: int, kinds: Sequence[tuple[str, str]] = KINDS) -> list[dict[str, Any]]:
+    """So many rules; the last one takes everything."""
+    every = [*paths(count - 1, kinds), ("prefix", "/")]
+    return [{"type": "uri", "value": path, "matcherType": kind, "routes": TARGETS} for kind, path in every]
 
 
 def modules(count: int) -> list[dict[str, Any]]:
@@ -103,4 +110,4 @@ def plain(
 
 def governed(port: int, upstream: int, *, log: Path | None = None, **gateway: Any) -> dict[str, Any]:
     """L{plain}, with everything that a gateway is there for."""
-    return plain(port, upstream, log=log, routes=rules(RULES), modules=governing(), **gateway)
+    return plain(port, upstream, log=log, routes=rules(RULES, SHARED), modules=governing(), **gateway)

@@ -1,0 +1,61 @@
+"""Caddy.  It looks at its rules, and at the addresses of a list, one after the other; there is no other way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configuration import NETWORKS, RULES, SHARED, networks, paths
+from others.plan import Plan
+from processes import binary
+
+
+def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
+    """One rule with all the paths of a kind: Caddy has a fast way for many paths of one rule, none for many rules."""
+    proxy = (
+        f"reverse_proxy 127.0.0.1:{plan.upstream} {{\n transport http {{\n keepalive_idle_conns_per_host 1024\n }}\n }}"
+    )
+    lines: list[str] = []
+    if plan.governed:
+        lines = [
+            "@denied remote_ip " + " ".join(networks(NETWORKS)),
+            "respond @denied 403",
+            "@applies {\n method GET\n not path /internal/*\n }",
+            "request_header @applies X-Request-Id {http.request.uuid}",
+            "request_header @applies X-Client {http.request.remote.host}",
+            "header @applies >X-Service-Call {http.reverse_proxy.upstream.duration_ms}",
+            "header @applies >X-Route /",
+        ]
+        for at, (kind, path) in enumerate(paths(RULES - 1, SHARED)):
+            lines.append(f"@r{at} path {path}{'*' if kind == 'prefix' else ''}\nhandle @r{at} {{\n{proxy}\n}}")
+    lines.append(f"handle {{\n{proxy}\n}}")
+    handlers = "\n".join(lines)
+    path = folder / "Caddyfile"
+    path.write_text(f"""{{
+    admin off
+    auto_https off
+    persist_config off
+    storage file_system {folder}/caddy
+    log {{
+        output discard
+    }}
+    servers {{
+        protocols h1
+        timeouts {{
+            idle 1h
+            read_header 1h
+        }}
+    }}
+}}
+http://:{port} {{
+    bind 127.0.0.1
+    log {{
+        output file {folder}/caddy-access.log {{
+            roll_disabled
+        }}
+    }}
+    route {{
+        {handlers}
+    }}
+}}
+""")
+    return ["env", "GOMAXPROCS=1", binary("caddy") or "caddy", "run", "--adapter", "caddyfile", "--config", str(path)]
