@@ -1,5 +1,6 @@
 """What protogate brings.  Declarations only: whatever is named here is imported when it is asked for."""
 
+from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker
 
 from protogate.interfaces import IModuleFactory, IStreamCodec
@@ -12,7 +13,10 @@ protogate = ServiceMaker(
     "protogate",
 )
 
+protogate_uv = Reactor("protogate-uv", "protogate.reactor.uv", "uvloop, with its own transports")
+
 http1 = Plugin(IStreamCodec, "http1", "protogate_http.http1.Http1")
+sotp = Plugin(IStreamCodec, "sotp", "protogate_sotp.codec.Sotp")
 
 access_list = Plugin(IModuleFactory, "accessList", "protogate.governance.accesslist.AccessListFactory")
 add_response_header = Plugin(

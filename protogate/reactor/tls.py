@@ -1,0 +1,180 @@
+"""
+uvloop's TLS: the standard library's C{ssl} without a protocol of Python between the socket and the application's.
+
+Rules
+- connectionMade comes when the handshake is done, so that the protocol knows what was negotiated.  A handshake that
+  fails has no protocol: a client's factory hears clientConnectionFailed(reason), a server's handshakeFailed(address,
+  reason), if it has that method.
+- A connection that the peer ends without saying so in TLS is C{ConnectionLost}, never C{ConnectionDone}: anybody on the
+  way can send a FIN.
+- There is no half close: uvloop answers the peer's close_notify with its own.
+- While the protocol does not want to read, nothing is read from the socket either.  uvloop would read on, and forget it
+  all when the end comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+
+from twisted.internet.error import ConnectionLost, TimeoutError  # noqa: A004 - Twisted's
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
+from twisted.internet.main import CONNECTION_LOST
+from twisted.python.failure import Failure
+
+from protogate.reactor.drive import drive
+from protogate.reactor.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class TLS:
+    """What uvloop's TLS is told; given wherever Twisted takes a context factory.  A bare C{SSLContext} will do, too."""
+
+    context: SSLContext
+    hostname: str | None = None
+    """A client's: the name to ask for (SNI), and to verify; None = the host that was connected to."""
+    handshake: float = 60.0
+    """Seconds for the handshake."""
+    shutdown: float = 30.0
+    """Seconds for the peer to answer our close_notify; then the connection is lost."""
+
+    @classmethod
+    def of(cls, given: object) -> TLS | None:
+        """The same, or None if it is something of pyOpenSSL's."""
+        return given if isinstance(given, TLS) else cls(given) if isinstance(given, SSLContext) else None
+
+
+def _reason(result: Failure | None) -> Failure:
+    """Why a handshake failed, in Twisted's words where it has any; None = the connection is gone."""
+    if result is not None and result.check(ConnectionAbortedError):
+        return Failure(TimeoutError("the TLS handshake took too long"))
+    if result is None or result.check(ConnectionError):
+        return Failure(ConnectionLost("the peer left during the TLS handshake"))
+    return result
+
+
+class Secured(Transport):
+    """
+    The transport of a TLS connection.
+
+    @ivar tls: what to do.
+    @ivar name: the server's, to ask for and to verify; None = this is the server.
+    """
+
+    tls: TLS
+    name: str | None = None
+
+    _high = 1  # 0 would mean "always full" to uvloop's TLS
+    _handshaking = False
+    _notified = False  # by the peer's close_notify
+
+    def connection_made(self, uv: Any) -> None:
+        self._raw = uv
+        self._handshaking = True
+        self.reactor.native.add(self)
+        handshake = self.reactor.loop.start_tls(
+            uv,
+            self,
+            self.tls.context,
+            server_side=self.name is None,
+            server_hostname=self.name,
+            ssl_handshake_timeout=self.tls.handshake,
+            ssl_shutdown_timeout=self.tls.shutdown,
+        )
+        drive(handshake, self._shaken)
+
+    def _shaken(self, result: Any) -> None:
+        if not self._handshaking:
+            return
+        self._handshaking = False
+        if result is None or isinstance(result, Failure):
+            self.abandon()
+            self.refused(_reason(result))
+        else:
+            super().connection_made(result)
+
+    def begin(self, protocol: Any) -> None:
+        super().begin(protocol)
+        if IHandshakeListener.providedBy(protocol):
+            protocol.handshakeCompleted()
+
+    def refused(self, reason: Failure) -> None:
+        """The handshake failed."""
+        raise NotImplementedError
+
+    def eof_received(self) -> bool:
+        self._notified = self._eof = True
+        half = None if self.disconnecting else IHalfCloseableProtocol(self.protocol, None)
+        if half is not None:
+            try:
+                half.readConnectionLost()
+            except Exception:
+                self.fail("readConnectionLost")
+        if self._size and not self._blocked:
+            self._send()
+        self._halved = True  # uvloop closes now, after what it has
+        return False
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if exc is None and not (self._notified or self.disconnecting):
+            exc = CONNECTION_LOST
+        super().connection_lost(exc)
+
+    def connectionLost(self, reason: Failure) -> None:
+        if self._handshaking:
+            self.disconnected = True
+            self.abandon()
+        else:
+            super().connectionLost(reason)
+
+    # -- reading
+
+    def pauseProducing(self) -> None:
+        super().pauseProducing()
+        if self.connected:
+            self._raw.pause_reading()
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        if self.reading:
+            self._raw.resume_reading()
+
+    stopReading, startReading = pauseProducing, resumeProducing
+
+    @property
+    def reading(self) -> bool:
+        return self._handshaking or super().reading
+
+    # -- writing
+
+    def unsent(self) -> int:
+        return super().unsent() + (int(self._raw.get_write_buffer_size()) if self.connected else 0)
+
+    def loseWriteConnection(self) -> None:
+        """TLS of uvloop's has no half close."""
+
+    # -- ends
+
+    def loseConnection(self) -> None:
+        super().loseConnection()
+        if self.connected:
+            self._raw.resume_reading()  # for the peer's close_notify; data is dropped
+
+    def abandon(self) -> None:
+        self._handshaking = False
+        self.reactor.native.discard(self)
+        if self._raw is not None:
+            self._raw.abort()
+
+    # -- INegotiated, ISSLTransport
+
+    @property
+    def negotiatedProtocol(self) -> bytes | None:
+        name: str | None = self._uv.get_extra_info("ssl_object").selected_alpn_protocol()
+        return None if name is None else name.encode("ascii")
+
+    def getPeerCertificate(self) -> bytes | None:
+        """In DER; None if the peer gave none."""
+        certificate: bytes | None = self._uv.get_extra_info("ssl_object").getpeercert(True)
+        return certificate
