@@ -16,7 +16,7 @@ from protogate.plugins import find, names
 from protogate.testing.interop import InteropContract
 
 
-def refuse_mini(self, server):
+def refuse(self, server):
     stream = list(server.streams.values())[-1]
     stream.reset(Abort("not looked at", CLIENT, 502, ALWAYS))
     stream.lost(Abort("not looked at", CLIENT, 502))
@@ -26,14 +26,17 @@ CODECS = {name: type(find(IStreamCodec, name)) for name in names(IStreamCodec)} 
 BOTH = {
     "http1": {"multiplex", "goaway"},
     "mini": {"continue", "goaway"},
+    "sotp": set(),
 }
 """What a pair cannot say, whichever side the codec is on."""
 BEHIND = {
     "http1": {"refuse"},
     "mini": set(),
+    "sotp": set(),
 }
 """What it cannot say behind another."""
-REFUSE = {"mini": refuse_mini}
+REFUSE = {"mini": refuse, "sotp": refuse}
+MULTIPLEXED = {"mini", "sotp"}
 
 for _down, _front in CODECS.items():
     for _up, _behind in CODECS.items():
@@ -41,7 +44,7 @@ for _down, _front in CODECS.items():
         _lacks = BOTH[_down] | BOTH[_up] | BEHIND[_up]
         if _down == _up == "mini":
             _lacks = _lacks | {"head"}
-        if _up == "mini":
+        if _up in MULTIPLEXED:
             _lacks = _lacks - {"multiplex"}
         _members = {"down": _front, "up": _behind, "lacks": _lacks, "__module__": __name__}
         if _up in REFUSE:

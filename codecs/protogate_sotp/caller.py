@@ -1,0 +1,332 @@
+"""
+The asking side of a connection: what a pool holds, and what L{protogate_sotp.client.SotpClient} is made of.
+
+Rules
+- It may be used before the server's HELLO was read.
+- C{capacity} is what the server takes at once, less what is under way.
+- A request that the server refused, or that stands above its GOAWAY, was surely not processed.
+- A heartbeat is sent when nothing else was, and nobody answers for a server that is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred, fail
+from zope.interface import implementer
+
+from protogate.body import Body
+from protogate.connection import specialised
+from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.halves import OPEN, Half
+from protogate.interfaces import IBody, IClientConnection
+from protogate.message import Request, Response
+from protogate_sotp.codings import IDS, Unpacked
+from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
+from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
+from protogate_sotp.heads import Bad, read_response, write_request
+from protogate_sotp.link import MISSED, Link, Settings
+from protogate_sotp.streams import BODY, DONE, HEAD, Ask
+
+if TYPE_CHECKING:
+    from protogate.context import Context, Timeouts
+
+INTERIMS: Final = 16
+"""Interim responses to one request."""
+CONTINUE: Final = 1.0
+"""Seconds to wait for the interim response 100 before the body is sent anyway."""
+_EXPECT: Final = (b"expect", b"100-continue")
+_PING: Final = frame(PING, 0, 0, b"alive?\0\0")
+
+
+@specialised
+@implementer(IClientConnection)
+class Client(Link):
+    """A connection to a server."""
+
+    number = -1
+    _up = False
+    _told = 0  # bytes written when the last heartbeat was due
+
+    def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
+        super().__init__(context, settings)
+        self.ready = ready
+        self.began = 0.0
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.put(self.hello.pack())
+        self._up = True
+        self.ready(self)
+
+    def answered(self) -> None:
+        before = LEAST.streams - len(self.streams)
+        if self.beat:
+            self._told = self._written
+            self.watch(float(self.beat))
+        if before <= 0 < self.capacity:
+            self.ready(self)
+
+    def incomplete(self) -> None:
+        """Whoever waits for the rest has a clock."""
+
+    def newest(self) -> int:
+        return max(self.number, 0)
+
+    @property
+    def capacity(self) -> int:
+        """Requests it would take right now."""
+        if self.draining or self.dead or not self._up:
+            return 0
+        return max(self.peer_hello.streams - len(self.streams), 0)
+
+    # -- requests
+
+    def handle(self, request: Request) -> Deferred[Response]:
+        if not self.capacity:
+            return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
+        headers, body, ledger = request.headers, request.body, request.ledger
+        capabilities = self.peer_hello.capabilities
+        coding = headers.get(b"content-encoding") if body is not None else None
+        if coding is not None and body is not None and IDS.get(coding, 0) & ~capabilities:
+            broken = Abort("the compression of the request is broken", CLIENT, 400, error="http_request_error")
+            request.body = Unpacked(body, coding, broken)
+            headers.remove(b"content-encoding")
+        elapsed = 0.0 if ledger is None else self.now() - ledger.head
+        try:
+            head, wait = write_request(request, capabilities, self.context.count, self.settings.deadline, elapsed)
+            if len(head) > self.peer_hello.heads:
+                raise Bad("the head of a request is too large for the upstream", "invalid_request_refused", 500)
+        except Bad as bad:
+            self.context.count(bad.event)
+            return fail(Abort(bad.text, GATEWAY, 500, NEVER))
+        number = self.number = self.number + 2
+        if number >= MOST_STREAM:
+            self.draining = True
+        half = self.streams[number] = Ask(self)
+        half.setup(number, HEAD)
+        half.head, half.method, half.upgrade, half.interims = head, request.method, request.upgrade, 0
+        half.expect = body is not None and request.upgrade is None and _EXPECT in headers
+        if wait:
+            half.late = half.moved + wait / 1000
+            self.watch(wait / 1000)
+        self.watch(min(self.look(), CONTINUE if half.expect else inf, self.context.timeouts.response_head or inf))
+        return half.begin(request)
+
+    # -- answers
+
+    def told(self, number: int, flags: int, payload: bytes) -> Any:
+        stream = self.streams.get(number)
+        if stream is None:
+            self.closed_stream(number)
+            return None
+        if stream.state != HEAD:
+            raise Fault("wrong_state")
+        stream.heard = self.now()
+        try:
+            return self._told_by(stream, flags, payload)
+        except Fault as fault:
+            self.spoil(stream, fault)
+            return None
+
+    def _told_by(self, stream: Any, flags: int, payload: bytes) -> Any:
+        if len(payload) > self.context.limits.response_headers:
+            self.context.count("response_headers_too_large")
+            raise Fault("large_response")
+        try:
+            made = read_response(payload)
+        except Bad:
+            raise Fault("bad_response") from None
+        status, ends = made.status, bool(flags & END)
+        if flags & INTERIM:
+            if ends or status >= 200 or status == 101:
+                raise Fault("bad_response")
+            self._interim(stream, Response(status, made.fields))
+            return None
+        switched = status == 101
+        if status < 200 and not (switched and stream.upgrade is not None and not ends):
+            raise Fault("bad_response")
+        body: IBody | None = None
+        if ends:
+            stream.state = DONE
+            if made.length:
+                if stream.method != b"HEAD" and status != 304:
+                    raise Fault("too_short")
+                made.fields.append((b"content-length", b"%d" % made.length))
+        else:
+            stream.state = BODY
+            stream.due = made.length
+            body = Body(stream, made.length)
+        stream.expect = False
+        stream.headed(Response(status, made.fields, body, "SOTP/1"))
+        if ends:
+            stream.ended()
+        elif not switched:
+            self.watch(self.context.timeouts.response_stall or inf)
+        return stream
+
+    def _interim(self, stream: Any, response: Response) -> None:
+        stream.interims += 1
+        if stream.interims > INTERIMS:
+            self.context.count("too_many_interims")
+            raise Fault("many_interims")
+        if response.status == 100:
+            self._go(stream)
+        elif stream.request is not None:
+            stream.request.interim(response)
+
+    def _go(self, stream: Any) -> None:
+        if stream.expect:
+            stream.expect = False
+            stream.upload()
+
+    def fire(self, stream: Any) -> None:
+        stream.fire()
+
+    # -- ends
+
+    def forget(self, stream: Any) -> None:
+        before = self.capacity
+        super().forget(stream)
+        if not before and self.capacity:
+            self.ready(self)
+
+    def given_up(self, stream: Any, code: int, text: str) -> Abort:
+        said = f"{CODES.get(code, code)}{': ' if text else ''}{text}"
+        if code == REFUSED and stream.response is None:
+            return Abort(
+                f"the upstream refused it unread: {said}", UPSTREAM, 502, ALWAYS, error="destination_unavailable"
+            )
+        if code == DEADLINE:
+            return Abort(f"the upstream gave it up: {said}", UPSTREAM, 504, NEVER, error="http_response_timeout")
+        return Abort(f"the upstream gave it up: {said}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
+
+    def spoilt(self, stream: Any, fault: Fault) -> Abort:
+        error = "http_response_header_section_size" if fault.name == "large_response" else "http_protocol_error"
+        return Abort(f"bad response: {fault.text}", UPSTREAM, 502, NEVER, error=error)
+
+    def blame(self, fault: Fault) -> Abort:
+        return Abort(f"bad frame: {fault.text}", UPSTREAM, 502, NEVER, error="http_protocol_error")
+
+    def gone(self, half: Half) -> Abort:
+        if self.why is not None:
+            return self.why
+        if half.response is not None:
+            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
+        return Abort(
+            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
+        )
+
+    def leaves(self, last: int, code: int, text: str) -> None:
+        self.draining = True
+        if code:
+            self.context.count("peer_complained")
+            self.why = Abort(f"the upstream ended the connection: {CODES.get(code, code)}: {text}", UPSTREAM, 502)
+        for stream in list(self.streams.values()):
+            if stream.number > last:
+                self.forget(stream)
+                stream.lost(Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS))
+        if not self.streams:
+            self.rest()
+
+    def rest(self) -> None:
+        if self.draining and not self.dead:
+            self.close()
+
+    def drain(self) -> None:
+        if self.draining or self.dead:
+            return
+        self.draining = True
+        self.put(goaway(0, NONE))
+        if not self.streams:
+            self.close()
+
+    # -- clocks
+
+    def patience(self) -> float:
+        return self.context.timeouts.upstream_stall
+
+    def late(self, now: float) -> float:
+        times = self.context.timeouts
+        stall = times.upstream_stall
+        if stall and self.stalled(now) >= stall:
+            self.context.count("upstream_stall_timeout")
+            return self._give_up(timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
+        left = self.look() if self.unsent() else inf
+        if self.beat:
+            if now - self.heard >= MISSED * self.beat:
+                self.context.count("heartbeat_timeout")
+                return self._give_up(Abort("no heartbeat from the upstream", UPSTREAM, 504, IDEMPOTENT))
+            left = min(left, self._beats(now))
+        for stream in list(self.streams.values()):
+            left = min(left, self._late_stream(now, times, stream))
+        return left
+
+    def _beats(self, now: float) -> float:
+        """Seconds until the next heartbeat; sends one when it is due."""
+        if self._written != self._told:
+            self._told = self._written  # that was a sign of life as well
+        else:
+            self.put(_PING)
+            self._told = self._written
+        return float(self.beat)
+
+    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+        """Of one request: its deadline, its credit, its answer."""
+        left, stall = inf, times.upstream_stall
+        if stream.late:
+            left = stream.late - now
+            if left <= 0:
+                self.context.count("deadline_exceeded")
+                reason = Abort("the request's deadline is over", UPSTREAM, 504, error="http_response_timeout")
+                return self._end(stream, DEADLINE, reason)
+        if stream.expect and now >= stream.moved + CONTINUE:
+            self._go(stream)
+        if stream.queue and stall:
+            due = stream.moved + stall - now
+            if due <= 0:
+                self.context.count("upstream_stall_timeout")
+                return self._end(stream, TIMEOUT, timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
+            left = min(left, due)
+        if stream.response is not None:
+            return min(left, self._late_body(now, times, stream))
+        if stream.writing == OPEN and stream.upgrade is None:
+            return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
+        return min(left, self._late_head(now, times, stream))
+
+    def _late_head(self, now: float, times: Timeouts, stream: Any) -> float:
+        seconds = times.response_head
+        if not seconds:
+            return inf
+        if self.unsent():
+            stream.moved = now  # the last byte of the request has not left
+        left: float = stream.moved + seconds - now
+        if left <= 0:
+            self.context.count("response_head_timeout")
+            return self._end(stream, TIMEOUT, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
+        return left
+
+    def _late_body(self, now: float, times: Timeouts, stream: Any) -> float:
+        seconds = times.response_stall
+        if not seconds or stream.reading != OPEN or stream.tunnel:
+            return inf
+        if stream.paused or stream.writing == OPEN:
+            return seconds  # it is not this side that is waited for
+        left: float = stream.heard + seconds - now
+        if left <= 0:
+            self.context.count("response_stall_timeout")
+            return self._end(stream, TIMEOUT, timeout(Phase.RESPONSE_STALL, UPSTREAM, seconds))
+        return left
+
+    def _end(self, stream: Any, code: int, reason: Abort) -> float:
+        stream.cancel(code, reason.detail or reason.reason)
+        stream.lost(reason)
+        return inf
+
+    def _give_up(self, reason: Abort) -> float:
+        """The server is not there, or as good as that."""
+        self.why = reason
+        self.abort()
+        return inf

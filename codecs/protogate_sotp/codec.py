@@ -1,0 +1,44 @@
+"""SOTP as a codec: what configuration and listeners know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from zope.interface import implementer
+
+from protogate.interfaces import IClientConnection, IService, IStreamCodec
+from protogate_sotp.caller import Client
+from protogate_sotp.link import Settings
+from protogate_sotp.server import Server
+
+if TYPE_CHECKING:
+    from protogate.context import Context
+
+_BEGINS: Final = b"\xd5\x50\x01\x00\x00"
+"""Magic, version, type and flags of a HELLO."""
+
+
+@implementer(IStreamCodec)
+class Sotp:
+    """SOTP/1, docs/sotp.md."""
+
+    name = "sotp"
+    alpn = (b"sotp/1",)
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = Settings() if settings is None else settings
+
+    def sniff(self, prefix: bytes) -> bool | None:
+        """A connection begins with a HELLO; no text and no TLS does."""
+        if prefix.startswith(_BEGINS):
+            return True
+        return None if _BEGINS.startswith(prefix) else False
+
+    def server(self, service: IService, context: Context) -> Server:
+        """A connection from a client."""
+        return Server(service, context, self.settings)
+
+    def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
+        """A connection to an upstream."""
+        return Client(ready, context, self.settings)

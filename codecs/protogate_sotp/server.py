@@ -1,0 +1,335 @@
+"""
+The serving side of a connection.
+
+Rules
+- A request that is none is handed on all the same, marked: the service answers it.
+- GOAWAY is said twice: that nothing more should come, and when the client has surely heard it, what was looked at.
+- Each request has the clocks of the configuration and the deadline that its client set.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.interfaces import ISSLTransport
+
+from protogate.body import Body
+from protogate.connection import LINGER, specialised
+from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, UPSTREAM, Abort, Phase, timeout
+from protogate.halves import CUT, ENDED, OPEN, Half
+from protogate.interfaces import IService
+from protogate.message import Peer, Request
+from protogate_sotp.faults import DEADLINE, NONE, REFUSED, TIMEOUT, Fault
+from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
+from protogate_sotp.heads import Asked, read_request
+from protogate_sotp.link import MISSED, Link, Settings
+from protogate_sotp.streams import BODY, DONE, Answer
+
+if TYPE_CHECKING:
+    from protogate.context import Context, Timeouts
+
+CANCELS: Final = 1000
+"""Requests that a client may give up beyond those that it lets end, before the connection ends."""
+WINDOW: Final = 10.0
+"""Seconds over which clientMinRate is measured."""
+BARRIER: Final = b"goaway?\0"
+"""A PING behind the first GOAWAY: its PONG says that the client has read both."""
+_EXPECT: Final = (b"expect", b"100-continue")
+
+
+@specialised
+class Server(Link):
+    """
+    A connection from a client.
+
+    @ivar highest: number of the newest request.
+    @ivar final: while it drains, and the client has heard of it: the number of the last request.
+    """
+
+    highest = 0
+    final: int | None = None
+    _cancels = 0
+    _quiet = 0.0  # since when there is no request
+    _barrier = inf  # when the PONG behind the first GOAWAY is no longer waited for
+
+    def __init__(self, service: IService, context: Context, settings: Settings) -> None:
+        super().__init__(context, settings)
+        self.service = service
+        self.peer = Peer()
+        self.began = 0.0
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.peer = peer_of(self.transport.getPeer(), ISSLTransport.providedBy(self.transport))
+        self._quiet = self.now()
+        self.watch(self.context.timeouts.client_idle or inf)
+
+    def answered(self) -> None:
+        self.put(self.hello.pack())
+        if self.beat:
+            self.watch(float(MISSED * self.beat))
+
+    def newest(self) -> int:
+        return self.highest
+
+    # -- requests
+
+    def asked(self, number: int, flags: int, payload: bytes) -> Any:
+        if number <= self.highest or not number & 1 or number > MOST_STREAM:
+            raise Fault("wrong_number")
+        self.highest = number
+        if self.final is not None or len(self.streams) >= self.hello.streams:
+            self.context.count("stream_refused")
+            self.reply(cancel(number, REFUSED, "no more requests now"))
+            return None
+        made = read_request(payload, self.context.limits, self.settings.deadline)
+        half = self.streams[number] = Answer(self)
+        ends = bool(flags & END)
+        half.setup(number, DONE if ends else BODY)
+        half.method, half.expect = made.method, False
+        reason, body = self._fault(made, ends), None
+        if reason is not None:
+            half.reading = CUT
+        elif ends:
+            half.reading = ENDED
+        else:
+            body = Body(half, made.length)
+            half.due = made.length
+        request = Request(
+            made.method,
+            made.target,
+            made.fields,
+            body,
+            made.authority,
+            made.scheme,
+            made.upgrade,
+            half.interim,
+            "SOTP/1",
+            self.peer,
+        )
+        request.service, request.malformed = made.service, reason
+        if _EXPECT in made.fields:
+            half.expect = body is not None
+            if not half.expect:
+                request.headers.remove(b"expect")
+        half.open(request, self.began)
+        if made.deadline and reason is None:
+            half.late = half.heard + made.deadline / 1000
+            self.watch(made.deadline / 1000)
+        if body is not None:
+            self.watch(self._look(self.context.timeouts))
+        return half
+
+    def _fault(self, made: Asked, ends: bool) -> Abort | None:
+        """What is wrong with a head, if anything."""
+        bad = made.bad
+        if bad is not None:
+            self.context.count(bad.event)
+            return Abort(bad.text, CLIENT, bad.status, error="http_request_error", detail=bad.text)
+        if ends and (made.length or made.upgrade is not None):
+            self.context.count("bad_framing")
+            text = "END beside a length or a tunnel"
+            return Abort(text, CLIENT, 400, error="http_request_error", detail=text)
+        return None
+
+    def fire(self, stream: Any) -> None:
+        stream.begin(self.service)
+
+    def grown(self, stream: Any) -> None:
+        most = self.context.limits.body
+        if most and stream.reading == OPEN and stream.ledger.received > most and stream.request.upgrade is None:
+            self.context.count("body_too_large")
+            stream.broken(
+                Abort("content too large", CLIENT, 413, error="http_request_error", detail="content too large")
+            )
+
+    # -- ends
+
+    def given_up(self, stream: Any, code: int, text: str) -> Abort:
+        self._cancels += 1
+        if self._cancels > CANCELS:
+            raise Fault("too_many_cancels")
+        return CLIENT_GONE
+
+    def spoilt(self, stream: Any, fault: Fault) -> Abort:
+        return Abort(fault.text, CLIENT, 400, error="http_request_error", detail=fault.text)
+
+    def blame(self, fault: Fault) -> Abort:
+        return Abort(f"{self.peer.ip or 'the client'}: {fault.text}", CLIENT, 400, error="http_request_error")
+
+    def gone(self, half: Half) -> Abort:
+        return CLIENT_GONE if self.why is None else self.why
+
+    def leaves(self, last: int, code: int, text: str) -> None:
+        if code:
+            self.context.count("peer_complained")
+
+    def done(self, stream: Any) -> None:
+        self._cancels = max(self._cancels - 1, 0)
+        super().done(stream)
+
+    def rest(self) -> None:
+        self._quiet = self.now()
+        if self.final is not None:
+            self._farewell()
+        elif not self.beat:
+            self.watch(self.context.timeouts.client_idle or inf)
+
+    def drain(self) -> None:
+        if self.draining or self.dead:
+            return
+        self.draining = True
+        if not self.greeted:
+            self.close()
+            return
+        self.put(goaway(MOST_STREAM, NONE) + frame(PING, 0, 0, BARRIER))
+        self._barrier = self.now() + LINGER
+        self.watch(LINGER)
+
+    def ponged(self, payload: bytes) -> None:
+        if payload == BARRIER and self.draining:
+            self._finish()
+
+    def _finish(self) -> None:
+        """What the client sends from now on it sends although it knows."""
+        if self.final is None:
+            self.final, self._barrier = self.highest, inf
+            if not self.streams:
+                self._farewell()
+
+    def _farewell(self) -> None:
+        """The last answer is out."""
+        if not self.dead:
+            self.put(goaway(self.final or 0, NONE))
+            self.close()
+
+    def abort(self) -> None:
+        if self.why is None:
+            self.why = CUT_OFF
+        super().abort()
+
+    # -- clocks
+
+    def patience(self) -> float:
+        return self.context.timeouts.client_stall
+
+    def _look(self, times: Timeouts) -> float:
+        return min(self.look(), WINDOW if times.client_min_rate else inf)
+
+    def late(self, now: float) -> float:
+        times = self.context.timeouts
+        stall = times.client_stall
+        if stall and self.stalled(now) >= stall:
+            self.context.count("client_stall_timeout")
+            self._give_up(timeout(Phase.CLIENT_STALL, CLIENT, stall))
+            return inf
+        left = min(self._late_link(now, times), self.look() if self.unsent() else inf)
+        if now >= self._barrier:
+            self._finish()
+        if self.dead:
+            return inf
+        for stream in list(self.streams.values()):
+            left = min(left, self._late_stream(now, times, stream))
+        return min(left, self._barrier - now)
+
+    def _late_link(self, now: float, times: Timeouts) -> float:
+        """Of the connection: the rest of a frame, a sign of life, a request."""
+        left = inf
+        if self.began and times.client_header:
+            left = self.began + times.client_header - now
+            if left <= 0:
+                self.context.count("client_header_timeout")
+                self._give_up(timeout(Phase.CLIENT_HEADER, CLIENT, times.client_header))
+                return inf
+        if self.beat:
+            alive = self.heard + MISSED * self.beat - now
+            if alive <= 0:
+                self.context.count("heartbeat_timeout")
+                self._give_up(Abort("no heartbeat from the client", CLIENT, 408))
+                return inf
+            return min(left, alive)
+        if not self.streams and times.client_idle:
+            idle = self._quiet + times.client_idle - now
+            if idle <= 0:
+                self.context.count("client_idle_timeout")
+                self._farewell() if self.greeted else self.close()
+                return inf
+            left = min(left, idle)
+        return left
+
+    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+        """Of one request: its deadline, its credit, its upload."""
+        left, stall = inf, times.client_stall
+        if stream.late:
+            left = stream.late - now
+            if left <= 0:
+                who = UPSTREAM if stream.response is None else CLIENT
+                self.context.count("deadline_exceeded")
+                self._end(
+                    stream, DEADLINE, Abort("the client's deadline is over", who, 504, error="http_response_timeout")
+                )
+                return inf
+        if stream.queue and stall:
+            due = stream.moved + stall - now
+            if due <= 0:
+                self.context.count("client_stall_timeout")
+                self._end(stream, TIMEOUT, timeout(Phase.CLIENT_STALL, CLIENT, stall))
+                return inf
+            left = min(left, due)
+        if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:
+            left = min(left, self._late_upload(now, times, stream))
+        return left
+
+    def _late_upload(self, now: float, times: Timeouts, stream: Any) -> float:
+        left, stall = inf, times.client_stall
+        if stall:
+            left = stream.heard + stall - now
+            if left <= 0:
+                self.context.count("client_stall_timeout")
+                self._slow(stream, timeout(Phase.CLIENT_STALL, CLIENT, stall))
+                return inf
+        rate = times.client_min_rate
+        if rate:
+            span, got = now - stream.mark, stream.ledger.received
+            if span >= WINDOW:
+                if got - stream.got < rate * span:
+                    self.context.count("client_min_rate_timeout")
+                    self._slow(stream, timeout(Phase.CLIENT_MIN_RATE, CLIENT, span))
+                    return inf
+                stream.mark, stream.got, span = now, got, 0.0
+            left = min(left, WINDOW - span)
+        return left
+
+    def _slow(self, stream: Any, reason: Abort) -> None:
+        """An upload that stands still: an answer, if there was none."""
+        if stream.response is None:
+            stream.broken(reason)
+        else:
+            self._end(stream, TIMEOUT, reason)
+
+    def _end(self, stream: Any, code: int, reason: Abort) -> None:
+        stream.lost(reason)
+        stream.cancel(code, reason.detail or reason.reason)
+
+    def _give_up(self, reason: Abort) -> None:
+        """The client is not there, or as good as that."""
+        self.why = reason
+        if self.greeted:
+            self.put(goaway(self.highest, TIMEOUT, reason.reason))
+            self.send()
+        self.abort()
+
+
+def peer_of(address: Any, tls: bool) -> Peer:
+    """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
+    host = getattr(address, "host", None)
+    if not isinstance(host, str):
+        return Peer("", 0, tls)
+    try:
+        ip = ip_address(host.partition("%")[0])
+    except ValueError:
+        return Peer(host, address.port, tls)
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return Peer(str(mapped or ip), address.port, tls)
