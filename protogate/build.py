@@ -17,7 +17,7 @@ from traceback import clear_frames
 from typing import Any, Final
 
 from protogate.config.faults import ConfigFaults, Rest
-from protogate.config.load import Loaded, load
+from protogate.config.load import Loaded, Source, load
 from protogate.config.model import Config
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
@@ -58,13 +58,14 @@ class Build:
         return self.loaded.config
 
 
-def build(path: str) -> Build:
+def build(path: str, source: Source | None = None) -> Build:
     """
     Read and compile a configuration file.
 
+    @param source: its content, where it has been read already.
     @raise ConfigFaults: all faults; its text is ready for an operator.
     """
-    loaded = _load(path)
+    loaded = _load(path, source)
     if not isinstance(loaded, Loaded):
         # The file is wrong already; what is left of it may be wrong in other ways.
         raise loaded.faults(_Parts(loaded.config).faults)
@@ -87,9 +88,9 @@ def build(path: str) -> Build:
     )
 
 
-def _load(path: str) -> Loaded | Rest:
+def _load(path: str, source: Source | None) -> Loaded | Rest:
     try:
-        return load(path)
+        return load(path, source)
     except ConfigFaults as error:
         if error.rest is None:
             raise
@@ -184,7 +185,7 @@ class _Courtesy:
 _courtesy = _Courtesy()
 
 
-def build_quietly(path: str) -> Build:
+def build_quietly(path: str, source: Source | None = None) -> Build:
     """
     L{build}, in a thread beside the event loop, which is let go on often.
 
@@ -195,7 +196,7 @@ def build_quietly(path: str) -> Build:
     gc.disable()
     try:
         with _courtesy:
-            built = build(path)
+            built = build(path, source)
         if collects:
             gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
         return built

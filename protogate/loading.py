@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from protogate.config.faults import ConfigFaults
 from protogate.config.load import Stamp
 from protogate.config.watch import FileWatch
+from protogate.process.notify import Notify
 from protogate.wheel import Wheel
 
 WARNINGS: Final = 50
@@ -39,6 +40,7 @@ class Loading(Generic[T]):
     @param take: puts that in force, on the event loop.  It gives None, or a Deferred that fires when it is; what it
         raises, or fails with, is a fault likewise.
     @param count: told of each load: C{reload_ok} or C{reload_failed}.
+    @param notify: the line to the service manager, which may wait for the end of a reload that it asked for.
     @ivar path: absolute: a daemon may change its folder.
     @ivar running: whether anything is to be taken at all.
     """
@@ -51,10 +53,12 @@ class Loading(Generic[T]):
         reactor: Any,
         wheel: Wheel,
         count: Callable[[str], None],
+        notify: Notify,
     ) -> None:
         self.path = os.path.abspath(path)
         self.running = False
         self._make, self._take, self._reactor, self._wheel, self._count = make, take, reactor, wheel, count
+        self._notify = notify
         self._loading = False
         self._next: list[Deferred[bool]] = []  # asked for while the file was being read: another load
         self._watch: FileWatch | None = None
@@ -106,8 +110,9 @@ class Loading(Generic[T]):
 
     def _load(self, waiting: list[Deferred[bool]]) -> None:
         self._loading = True
+        self._notify.reloading()
         _log.info("loading {path} anew", path=self.path)
-        reading: Deferred[T] = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), self._make, self.path)
+        reading: Deferred[Any] = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), self._make, self.path)
         reading.addCallback(self._made).addErrback(self._kept).addCallback(self._settled, waiting)
 
     def _made(self, made: T) -> Deferred[bool] | bool:
@@ -135,6 +140,8 @@ class Loading(Generic[T]):
     def _settled(self, result: bool, waiting: list[Deferred[bool]]) -> None:
         self._loading = False
         following, self._next = self._next, []
+        if self.running:
+            self._notify.ready()
         if following:
             self._load(following)
         for each in waiting:

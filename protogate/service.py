@@ -13,19 +13,22 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IResolver
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from protogate.admin.own import Own
+from protogate.admin.port import Admin
 from protogate.build import Build, build_quietly, bury
 from protogate.config.faults import ConfigFaults
 from protogate.downstream.ports import Opener, Ports, shown
+from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
 from protogate.interfaces import IService
@@ -34,14 +37,21 @@ from protogate.message import Request, Response
 from protogate.observe.accesslog import AccessLog, cannot_open
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
+from protogate.process.notify import Notify
 from protogate.routing.rules import forwarded
 from protogate.signals import Signals
 from protogate.upstream.cluster import Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
-from protogate.wheel import Wheel
+from protogate.wheel import Timer, Wheel
 
 _log = Logger()
+
+
+def tell_addresses(addresses: Mapping[str, Any]) -> None:
+    """Log where each listener really listens."""
+    for name, address in addresses.items():
+        _log.info("listener {name} on {address}", name=name, address=shown(address))
 
 
 @implementer(IService)
@@ -76,6 +86,9 @@ class GatewayService(Service):
     @param signals: whether to mind signals (L{protogate.signals}).
     @param dns: who knows the addresses of upstreams; None = what the system's resolv.conf says.
     @param opener: who opens the ports; None = this process binds them.
+    @param notify: the line to the service manager.
+    @param alone: whether no supervisor answers for this process: to operators, to the service manager.
+    @param log: a descriptor of the access log, where somebody else opened it.
     @ivar plan: what a request that comes in now follows.
     @ivar loading: of its file.
     @ivar counters: what happened so far.
@@ -94,6 +107,9 @@ class GatewayService(Service):
         signals: bool = True,
         dns: IResolver | None = None,
         opener: Opener | None = None,
+        notify: Notify | None = None,
+        alone: bool = True,
+        log: int | None = None,
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
@@ -103,14 +119,18 @@ class GatewayService(Service):
         self._signals = Signals(reactor) if signals else None
         self.wheel = Wheel(reactor, now=now)
         self.counters = Counters()
+        self._notify = Notify() if notify is None else notify
         self.loading: Loading[Build] = Loading(
-            path, build_quietly, self._reload, reactor, self.wheel, self.counters.count
+            path, build_quietly, self._reload, reactor, self.wheel, self.counters.count, self._notify
         )
         self.built = built
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
         self._dns = dns
         self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
+        self._opened = log
+        self.admin = Admin(Own(self), reactor) if alone else None
+        self._delay: Timer | None = None
         self.ports = Ports(reactor, self.wheel, partial(Front, self), opener)
         self.clusters: Clusters | None = None
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
@@ -125,7 +145,8 @@ class GatewayService(Service):
         resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
         self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver))
         try:
-            self.take(self.prepare(self.built))
+            opened, self._opened = self._opened, None
+            self.take(self.prepare(self.built, opened))
         except ConfigFaults:
             resolver.close()
             raise
@@ -142,16 +163,28 @@ class GatewayService(Service):
         self._follow()
         if self._signals is not None:
             self._signals.serve(self.reload)
-        for name, address in self.addresses.items():
-            _log.info("listener {name} on {address}", name=name, address=shown(address))
+        tell_addresses(self.addresses)
+        self._notify.ready()
+        self._notify.watch(self._reactor)
 
     def stopService(self) -> Deferred[None]:
-        """Twisted: close the ports, let requests under way end until C{gateway.drain} is over, then end them."""
+        """
+        Twisted: not ready any more; after C{gateway.drainDelay} close the ports, let requests under way end until
+        C{gateway.drain} is over, then end them.
+        """
         super().stopService()  # type: ignore[no-untyped-call]
         if self._signals is not None:
             self._signals.drain(self._hurry)
+        self._notify.stopping()
         self.loading.stop()
-        return self.ports.close(float(self.built.config.gateway.drain)).addCallback(self._stopped)
+        served: Deferred[None] = Deferred()
+        delay = float(self.built.config.gateway.drain_delay) if self.admin is not None else 0.0
+        if delay:
+            self._delay = self.wheel.after(delay, lambda: served.callback(None))
+        else:
+            served.callback(None)
+        served.addCallback(lambda _: self.ports.close(float(self.built.config.gateway.drain)))
+        return served.addCallback(self._stopped)
 
     def _stopped(self, _: object) -> Deferred[Any]:
         if self.clusters is None:
@@ -161,6 +194,8 @@ class GatewayService(Service):
     def _hurry(self) -> None:
         """Whoever asked for the stop does not want to wait for it."""
         _log.info("requests under way are cut off")
+        if self._delay is not None and self._delay.active:
+            self._delay.set(0.0)
         self.ports.abort()
 
     def _closed(self, _: object) -> Deferred[None]:
@@ -168,10 +203,13 @@ class GatewayService(Service):
             self._resolver.close()
         self.wheel.stop()
         log, self._log = self._log, None
-        ended = succeed(None) if log is None else log.stop()
-        return ended.addCallback(self._ended)
+        ends: list[Deferred[Any]] = [] if log is None else [log.stop()]
+        if self.admin is not None:
+            ends.append(self.admin.close())
+        return DeferredList(ends).addCallback(self._ended)
 
-    def _ended(self, result: None) -> None:
+    def _ended(self, result: object) -> None:
+        self._notify.close()
         if self._signals is not None:
             self._signals.release()
 
@@ -229,13 +267,20 @@ class GatewayService(Service):
         """
         built, log = prepared
         config = built.config
+        pages = None
         try:
+            if self.admin is not None:
+                pages = self.admin.open(config.admin)
             opened = self.ports.open(config.listeners)
-        except ConfigFaults as error:
+        except (ConfigFaults, ConfigError) as error:
+            if self.admin is not None:
+                self.admin.drop(pages)
             self.forget(prepared)
-            raise built.loaded.faults(error.faults) from None
+            raise built.loaded.faults(error.faults if isinstance(error, ConfigFaults) else [error]) from None
         # From here on nothing fails.
         assert self.clusters is not None
+        if self.admin is not None:
+            self.admin.take(pages)
         self._outlive()
         gateway = config.gateway
         clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters)

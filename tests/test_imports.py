@@ -42,6 +42,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("explain",),
     ("loading",),
     ("service",),
+    ("process",),
     ("tap", "cli", "demo", "testing", "__main__"),
 ]
 

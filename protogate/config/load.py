@@ -24,6 +24,8 @@ from protogate.errors import ConfigError
 
 Stamp = tuple[int, int, int, int]
 """What tells one state of a file from another: device, inode, size, time of change in ns."""
+Source = tuple[bytes, Stamp | None]
+"""The content of a file, and the state in which it was read."""
 
 _CHUNK: Final = 1 << 20
 
@@ -81,14 +83,15 @@ class Rest:
         return self._document.faults([*self._faults, *new])
 
 
-def load(path: str | os.PathLike[str]) -> Loaded:
+def load(path: str | os.PathLike[str], source: Source | None = None) -> Loaded:
     """
     Read and check the file at C{path}.
 
+    @param source: its content, where it has been read already.
     @raise ConfigFaults: everything that is wrong with it, in the order of the file.
     """
     name = os.fspath(path)
-    data, stamp = _read(name)
+    data, stamp = read(name) if source is None else source
     loaded = loads(data, name)
     loaded.stamp = stamp
     return loaded
@@ -125,8 +128,12 @@ def stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read(name: str) -> tuple[bytes, Stamp]:
-    """All of it.  Not blocked by a FIFO that nobody writes."""
+def read(name: str) -> Source:
+    """
+    All of a file.  Not blocked by a FIFO that nobody writes.
+
+    @raise ConfigFaults: it cannot be read.
+    """
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:

@@ -1,0 +1,105 @@
+"""
+What a supervisor and its workers say to each other.
+
+Rules
+- After an upgrade a newer supervisor speaks to older workers, and they to it.  So what is here only grows: fields are
+  added with defaults, unknown ones are passed over, and a message that is not known is answered with L{Failed}.
+- A configuration is handed over in two steps, at the start as at each reload: all L{Prepare}, then all L{Commit}.
+- Descriptors travel with L{Prepare}: the sockets of each listener in their order, then that of the access log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from protogate.config.load import Stamp
+
+
+class Message(Struct, tag=True, kw_only=True):
+    """Base of all."""
+
+
+class Given(Struct):
+    """How many descriptors are for which listener."""
+
+    name: str
+    count: int
+
+
+# -- from the supervisor; each is answered
+
+
+class Prepare(Message, kw_only=True):
+    """
+    Do all that a configuration takes but for taking it.  Answered with L{Done} or L{Failed}; an earlier one is off.
+    """
+
+    path: str
+    text: bytes
+    stamp: Stamp | None
+    listeners: list[Given]
+    log: bool
+    """Whether the last descriptor is that of the access log."""
+
+
+class Commit(Message):
+    """Serve what was prepared.  Answered with L{Done} or L{Failed}, and then the worker has no use any more."""
+
+
+class Forget(Message):
+    """What was prepared is off."""
+
+
+class Drain(Message):
+    """Accept nothing more, let requests end, and exit.  Answered when nothing more is accepted."""
+
+
+class Hurry(Message):
+    """Cut off what is still under way."""
+
+
+class Ping(Message):
+    """Answered by whoever's event loop turns, with L{Counted}."""
+
+
+# -- from a worker
+
+
+class Started(Message, kw_only=True):
+    """The first word.  Not answered."""
+
+    version: str
+    reactor: str
+
+
+class Event(Message, kw_only=True):
+    """Something for the log.  Not answered."""
+
+    level: str
+    namespace: str
+    text: str
+
+
+# -- answers
+
+
+class Done(Message):
+    """It is done."""
+
+
+class Failed(Message, kw_only=True):
+    """It is not; all is as before."""
+
+    text: str
+
+
+class Counted(Message, kw_only=True):
+    """A L{protogate.observe.snapshot.Snapshot}."""
+
+    snapshot: dict[str, Any]
+
+
+Word = Prepare | Commit | Forget | Drain | Hurry | Ping | Started | Event | Done | Failed | Counted
+"""What can be read."""
