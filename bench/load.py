@@ -13,9 +13,13 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from candidates import LOAD_CORE
 from processes import Process, binary
+
+UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+"""Of the bytes that wrk tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Figure:
     @ivar errors: answers other than 2xx and 3xx, and connections that failed.
     """
 
-    requests: int
+    requests: float
     seconds: float
     cpu: float
     errors: int
@@ -55,11 +59,14 @@ def script(folder: Path, size: int) -> Path:
     return path
 
 
-def ask(process: Process, path: str, seconds: float, connections: int, lua: Path | None = None) -> Figure:
+def ask(
+    process: Process, path: str, seconds: float, connections: int, lua: Path | None = None, size: int = 0
+) -> Figure:
     """
     One round of wrk.
 
     @param lua: what else it is told.
+    @param size: see L{counted}.
     @raise SystemExit: nothing was answered.
     """
     arguments = ["taskset", "-c", LOAD_CORE, binary("wrk") or "wrk", "-t1", f"-c{connections}"]
@@ -73,16 +80,25 @@ def ask(process: Process, path: str, seconds: float, connections: int, lua: Path
         timeout=seconds + 60,
     )
     cpu, took = process.cpu() - before, time.monotonic() - begun
-    requests, errors = counted(done.stdout)
+    requests, errors = counted(done.stdout, size)
     if done.returncode or not requests:
         raise SystemExit(f"wrk: no requests\n{done.stdout}{done.stderr}\n{process.log.read_text()[-2000:]}")
     return Figure(requests, took, cpu, errors)
 
 
-def counted(told: str) -> tuple[int, int]:
-    """Requests and errors, as wrk tells of them."""
-    match = re.search(r"(\d+) requests in", told)
-    requests = int(match[1]) if match else 0
+def counted(told: str, size: int = 0) -> tuple[float, int]:
+    """
+    Requests and errors, as wrk tells of them.
+
+    @param size: bytes of an answer; 0 = count answers.  Of large ones many are in part there when a round ends, so what
+        counts is how many would have been whole.
+    """
+    match = re.search(r"(\d+) requests in \S+, ([\d.]+)([KMG]?)B read", told)
+    if match is None:
+        return 0, 0
+    requests = float(match[1])
+    if size and requests:
+        requests = float(match[2]) * UNITS[match[3]] / size
     match = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
     errors = int(match[1]) if match else 0
     match = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", told)

@@ -25,6 +25,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
+PAGE = os.sysconf("SC_PAGESIZE")
 
 
 def free_port() -> int:
@@ -38,6 +39,12 @@ def binary(name: str) -> str | None:
     """Where a program is, or None."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+
+
+def output(*arguments: str) -> str:
+    """What a short program says, on either stream."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=30)
+    return done.stdout + done.stderr
 
 
 def until(what: str, holds: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -107,6 +114,14 @@ class Process:
     def memory(self) -> int:
         """Bytes of resident memory."""
         return self._status("VmRSS")
+
+    def resident(self) -> int:
+        """Bytes of resident memory of the process and its descendants, each for itself: what they share counts twice."""
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+        return total
 
     def peak(self) -> int:
         """Bytes of resident memory at most, since the start or the last C{forget()}."""

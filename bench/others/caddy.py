@@ -10,7 +10,7 @@ from processes import binary
 
 
 def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
-    """One rule with all the paths of a kind: Caddy has a fast way for many paths of one rule, none for many rules."""
+    """Each rule is a handler of its own, as each has an upstream of its own in real life."""
     proxy = (
         f"reverse_proxy 127.0.0.1:{plan.upstream} {{\n transport http {{\n keepalive_idle_conns_per_host 1024\n }}\n }}"
     )
