@@ -96,11 +96,13 @@ class Totals:
     What several workers counted, those that are gone included.
 
     What a worker said last stands for it until it says something else, so a worker that does not answer lowers nothing.
+
+    @ivar gone: what those counted that are gone; what is there from the start counts as theirs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gone: Snapshot | None = None) -> None:
         self._shares: list[Share] = []
-        self._gone = empty()
+        self.gone = empty() if gone is None else gone
 
     def join(self) -> Share:
         """A worker begins."""
@@ -113,14 +115,14 @@ class Totals:
         Forget what workers that are gone counted for others of that kind: they left the configuration, and a reload may
         not grow this for ever.  Totals stay.
         """
-        scopes = self._gone["counts"].get(kind, {})
+        scopes = self.gone["counts"].get(kind, {})
         for name in [name for name in scopes if name not in names]:
             del scopes[name]
 
     def whole(self) -> Snapshot:
         """All together, at this moment."""
-        return merge((self._gone, *(share.latest for share in self._shares)))
+        return merge((self.gone, *(share.latest for share in self._shares)))
 
     def _left(self, share: Share) -> None:
         self._shares.remove(share)
-        self._gone = merge((self._gone, {**share.latest, "gauges": {}}))
+        self.gone = merge((self.gone, {**share.latest, "gauges": {}}))
