@@ -68,7 +68,7 @@ class Transport:
     _uv: Any = None  # what takes the bytes
     _raw: Any = None  # what has the socket: the same, or what is below TLS
     _handle: Handle | None = None
-    _reason: Failure | None = None
+    _reason: Failure | None = None  # why it is about to be lost
     _pending: list[bytes]  # written, not yet given to uvloop …
     _size = 0  # … and how many bytes that are
     _queued = False  # the reactor will call flush() at the end of this turn
@@ -205,7 +205,7 @@ class Transport:
     def flush(self) -> None:
         """The turn is over, or the kernel has taken everything: send what is there, and see what comes next."""
         self._queued = False
-        if self.connected and not self._blocked:
+        if self.connected and not self._blocked and self._reason is None:
             if self._size:
                 self._send()
             if not self._blocked:

@@ -77,7 +77,7 @@ class Descriptors(UNIX):
         return len(self._descriptors) > DESCRIPTORS or super().full()
 
     def flush(self) -> None:
-        if self._descriptors and self.connected and not self._blocked:
+        if self._descriptors and self.connected and not self._blocked and self._reason is None:
             self._queued = False
             self._pass()
         super().flush()
