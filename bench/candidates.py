@@ -27,6 +27,8 @@ SMALL, LARGE, HUGE = "/api/v1/orders/4711?verbose=1", "/large/100k", "/large/10m
 """Paths that the upstream knows."""
 SAW: Final = "/saw"
 """Answered with what the upstream saw of the fields that a governed gateway sets."""
+STATUS: Final = "/status"
+"""What the upstream counted."""
 ANSWER: Final = json.dumps({"id": 4711, "items": ["a" * 40, "b" * 40, "c" * 40], "note": "x" * 30}).ljust(200)
 
 Command = Callable[[Path, int, Plan], list[str]]
@@ -42,6 +44,7 @@ def upstream(folder: Path) -> Process:
         root {root};
         location / {{ default_type application/json; return 200 '{ANSWER}'; }}
         location = {SAW} {{ return 200 "$http_x_client $http_x_request_id"; }}
+        location = {STATUS} {{ stub_status; }}
         location /large/ {{ default_type application/octet-stream; }}
     """
     return Process(nginx.command(folder, "upstream", port, server, log=False), LOAD_CORE, port, folder / "upstream.log")
@@ -102,6 +105,11 @@ def available() -> dict[str, Callable[[Path, Plan], Process]]:
     known = {reactor.shortName for reactor in getReactorTypes()}
     found |= {label: _on(reactor) for reactor, label in REACTORS.items() if reactor in known}
     return found
+
+
+def missing() -> list[str]:
+    """Candidates that are not installed."""
+    return [name for name in (*OTHERS, *REACTORS.values()) if name not in available()]
 
 
 def get(port: int, path: str, *, method: str = "GET", source: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:

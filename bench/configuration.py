@@ -14,6 +14,8 @@ from typing import Any, Final
 
 RULES: Final = 3_000
 NETWORKS: Final = 10_000
+POOL: Final = 1_000
+"""Connections to the upstream, at most."""
 KINDS: Final = (
     ("prefix", "/service-{}/api"),
     ("exact", "/exact/{}/x"),
@@ -97,7 +99,7 @@ def plain(
             {
                 "name": "up",
                 "endpoints": [{"url": f"http://127.0.0.1:{upstream}"}],
-                "pool": {"maxPerEndpoint": 10_000},
+                "pool": {"maxPerEndpoint": POOL, "queue": 20_000},
             }
         ],
         "routes": rules(1) if routes is None else routes,

@@ -116,7 +116,7 @@ class Process:
         return self._status("VmRSS")
 
     def resident(self) -> int:
-        """Bytes of resident memory of the process and its descendants, each for itself: what they share counts twice."""
+        """Bytes of resident memory of the process and its descendants; what they share counts for each."""
         total = 0
         for pid in self.pids():
             with contextlib.suppress(OSError):
