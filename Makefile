@@ -12,6 +12,9 @@ SUITES = $(shell grep -rlE '^class .*SynchronousTestCase' --include='test_*.py' 
 empty :=
 HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 
+# command:package of what the benches put beside the gateway, or look at it with.
+RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk strace:strace valgrind:valgrind perf:linux-perf
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -47,8 +50,9 @@ pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" f
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report $(if $(strip $(ARGS)),--fail-under=0)
 
-bench: $(VENV)/bench.stamp neighbours  ## CPU per request of this gateway and of others, as a table; ARGS="--seconds 10"
-	$(BIN)/python bench/compare.py $(ARGS)
+bench: $(VENV)/bench.stamp  ## this gateway beside others, into docs/performance.md; ARGS="--rows get --seconds 10"
+	@NEIGHBOURS='$(RIVALS)' .ci/neighbours
+	$(BIN)/python bench/compare.py --write docs/performance.md $(ARGS)
 
 format: $(VENV)/test.stamp  ## mend style where ruff can
 	$(BIN)/ruff check --fix .

@@ -101,8 +101,8 @@ def measure(options: Options) -> Table:
             calls, requests = counted(process, folder, options.connections)
             rows.append((name, *row(calls, requests)))
     note = (
-        f"{options.connections} connections that ask at the same time. Two reads and two writes are the least there can "
-        "be, without what goes into the access log."
+        f"{options.connections} connections that ask at the same time. Two reads and two writes are the least there "
+        "can be, without what goes into the access log."
     )
     return Table("calls", "System calls of a GET", rows, note)
 

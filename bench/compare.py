@@ -86,7 +86,7 @@ def main() -> None:
     rows.chosen(chosen)  # says which candidate is not there before anything is measured
     for name in candidates.missing():
         print(f"{name} is not installed", file=sys.stderr)
-    how = f"{options.rounds} rounds of {options.seconds:g} s, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+    how = f"{chosen.rounds} × {chosen.seconds:g} s, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
     print(f"{report.machine()} {how}\n")
     parts = {"machine": report.machine()}
     for name in names:
