@@ -13,7 +13,7 @@ from __future__ import annotations
 import socket
 from asyncio import set_event_loop
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 try:
     import uvloop
@@ -36,9 +36,6 @@ from protogate.reactor.drive import drive
 from protogate.reactor.tls import TLS
 from protogate.reactor.transport import Transport
 
-LOOK: Final = 1.0
-"""Seconds between two looks at whether uvloop still accepts."""
-
 
 class UVReactor(AsyncioSelectorReactor):
     """
@@ -46,6 +43,7 @@ class UVReactor(AsyncioSelectorReactor):
 
     @ivar loop: of uvloop.
     @ivar native: the connections that uvloop reads and writes.
+    @ivar ports: where it accepts for us.
     @ivar current: whose protocol is being called.
     """
 
@@ -55,8 +53,7 @@ class UVReactor(AsyncioSelectorReactor):
         self.loop: Any = loop or uvloop.new_event_loop()
         self.native: set[Transport] = set()
         self.current = Current()
-        self._ports: set[Any] = set()
-        self._look: Any = None
+        self.ports: set[Any] = set()
         self._written: list[Transport] = []
         set_event_loop(self.loop)
         self.loop.set_exception_handler(self._unexpected)
@@ -83,27 +80,6 @@ class UVReactor(AsyncioSelectorReactor):
         written, self._written = self._written, []
         for transport in written:
             transport.flush()
-
-    def watch(self, port: Any) -> None:
-        """See to it that the port goes on accepting."""
-        self._ports.add(port)
-        if self._look is None:
-            self._look = self.loop.call_later(LOOK, self._look_after)
-
-    def unwatch(self, port: Any) -> None:
-        """It stops."""
-        self._ports.discard(port)
-        if not self._ports and self._look is not None:
-            self._look.cancel()
-            self._look = None
-
-    def _look_after(self) -> None:
-        self._look = self.loop.call_later(LOOK, self._look_after)
-        for port in list(self._ports):
-            try:
-                port.revive()
-            except OSError:
-                self._log.failure("no connection can be accepted for {port}", port=port)
 
     # -- IReactorTCP, IReactorUNIX
 
@@ -190,13 +166,13 @@ class UVReactor(AsyncioSelectorReactor):
             super().removeReader(reader)
 
     def getReaders(self) -> list[Any]:
-        return [*super().getReaders(), *self._ports, *(each for each in self.native if each.reading)]
+        return [*super().getReaders(), *self.ports, *(each for each in self.native if each.reading)]
 
     def getWriters(self) -> list[Any]:
         return [*super().getWriters(), *(each for each in self.native if each.writing)]
 
     def removeAll(self) -> list[Any]:
-        ours = [*self._ports, *(each for each in self.native if each.reading or each.writing)]
+        ours = [*self.ports, *(each for each in self.native if each.reading or each.writing)]
         for each in ours:
             each.stopReading()
         return [*super().removeAll(), *ours]

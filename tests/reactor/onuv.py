@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 
 pytest.importorskip("uvloop")
 
-from protogate.reactor.uv import UVReactor  # noqa: E402 - after the line above
+from protogate.reactor.uv import UVReactor
 
 MEGABYTE = b"m" * 1_000_000
 WITHIN = 30.0

@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 import pytest
+from onuv import MEGABYTE, One, Recorder, UVReactor, listen, on_uv, pair, raw, sleep, until
 from twisted.internet import interfaces
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
@@ -14,7 +15,6 @@ from twisted.python import log
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from onuv import MEGABYTE, One, Recorder, UVReactor, listen, on_uv, pair, raw, sleep, until
 from protogate.reactor.transport import MOST
 
 
