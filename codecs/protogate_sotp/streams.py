@@ -332,7 +332,10 @@ class Answer(Stream, Serving):
             connection.context.count("invalid_status")
             response, body, length = Response(502), None, None
         elif self.method == b"HEAD" or status in (204, 205, 304):
-            length = described(response) if length is None and status != 204 else length
+            if status in (204, 205):
+                length = None
+            elif length is None:
+                length = described(response)
             body = None
         try:
             head = write_response(response, length, connection.peer_hello.capabilities, connection.context.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -179,5 +180,5 @@ def test_every_table_of_the_page_that_gives_places_adds_up():
     for _, found in tables(DOCS / "sotp.md"):
         if found[0][:2] == ["At", "Size"]:
             places = [(int(row[0]), int(row[1])) for row in found[1:] if row[0].isdigit() and row[1].isdigit()]
-            for (at, size), (then, _) in zip(places, places[1:], strict=False):
+            for (at, size), (then, _) in itertools.pairwise(places):
                 assert at + size == then, found
