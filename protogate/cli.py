@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -14,7 +15,9 @@ from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 from protogate.build import Build, build
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
-from protogate.tap import Options, makeService
+from protogate.process.upgrade import Begin
+from protogate.reactor.best import install_best
+from protogate.tap import REACTOR, make
 
 _log = Logger()
 
@@ -111,19 +114,29 @@ def run(path: str, name: str | None) -> int:
     It ends with status 0 when a signal ended it: who asked with SIGTERM and got all that was asked for should not read
     of a failure, as twistd's 143 does in a container.
     """
-    if name is not None:
-        try:
-            installReactor(name)
-        except NoSuchReactor:
-            known = ", ".join(sorted(reactor.shortName for reactor in getReactorTypes()))
-            print(f"protogate run: no reactor named {name!r}; installed: {known}", file=sys.stderr)
-            return 2
-    from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
+    try:
+        reactor = installed(name or "")
+    except NoSuchReactor:
+        known = ", ".join(sorted(reactor.shortName for reactor in getReactorTypes()))
+        print(f"protogate run: no reactor named {name!r}; installed: {known}", file=sys.stderr)
+        return 2
+    begin = Begin(twistd=False, reactor=name or os.environ.get(REACTOR, ""))
+    return serve(make(path, begin), reactor)
 
-    reactor: Any = installed
-    options = Options()  # type: ignore[no-untyped-call]
-    options["config"] = path
-    service = makeService(options)
+
+def installed(name: str) -> Any:
+    """
+    The reactor of that name, or the best there is; installed now, unless one is.
+
+    @raise NoSuchReactor: there is none of that name.
+    """
+    if name:
+        installReactor(name)
+    return install_best()
+
+
+def serve(service: Any, reactor: Any) -> int:
+    """Run a service to its end, in the foreground."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stdout)])
     _log.info("protogate {version} on {reactor}", version=version("protogate"), reactor=type(reactor).__name__)
     service.privilegedStartService()

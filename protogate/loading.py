@@ -113,7 +113,9 @@ class Loading(Generic[T]):
         self._notify.reloading()
         _log.info("loading {path} anew", path=self.path)
         reading: Deferred[Any] = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), self._make, self.path)
-        reading.addCallback(self._made).addErrback(self._kept).addCallback(self._settled, waiting)
+        reading.addCallback(self._made)
+        reading.addErrback(self._kept)
+        reading.addCallback(self._settled, waiting)
 
     def _made(self, made: T) -> Deferred[bool] | bool:
         if not self.running:

@@ -48,6 +48,11 @@ from protogate.wheel import Timer, Wheel
 _log = Logger()
 
 
+def restart_needed() -> ConfigError:
+    """What is wrong with a reload that asks for workers where there are none, or for none where there are some."""
+    return ConfigError("from 0 to other numbers, or back, takes a restart", ("gateway", "workers"))
+
+
 def tell_addresses(addresses: Mapping[str, Any]) -> None:
     """Log where each listener really listens."""
     for name, address in addresses.items():
@@ -162,7 +167,7 @@ class GatewayService(Service):
         self.loading.start()
         self._follow()
         if self._signals is not None:
-            self._signals.serve(self.reload)
+            self._signals.serve(self.reload, self._cannot_upgrade)
         tell_addresses(self.addresses)
         self._notify.ready()
         self._notify.watch(self._reactor)
@@ -229,7 +234,12 @@ class GatewayService(Service):
         """How often the configuration was loaded anew, with success."""
         return int(self.counters.counts["reload_ok"])
 
+    def _cannot_upgrade(self) -> None:
+        _log.error("without workers (gateway.workers: 0) new code takes a restart")
+
     def _reload(self, built: Build) -> None:
+        if built.config.gateway.workers and self.admin is not None:
+            raise built.loaded.faults([restart_needed()])
         self.take(self.prepare(built))
         self._follow()
 

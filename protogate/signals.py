@@ -2,7 +2,8 @@
 What a gateway does about signals, beside Twisted, which begins the stop on SIGTERM and SIGINT.
 
 Rules
-- While it serves, SIGHUP loads the configuration anew.
+- While it serves, SIGHUP loads the configuration anew, and SIGUSR2 is the wish for new code.  (Somebody else's handler
+  for that one stays.)
 - Once it was asked to stop, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks
   twice must not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
 - Only in the main thread: Python takes no handler anywhere else.
@@ -31,10 +32,12 @@ class Signals:
         self._asked = False  # by a signal: then the process ends, and Twisted's handlers are of no more use
         self._hurry: Callable[[], object] | None = None
 
-    def serve(self, reload: Callable[[], object]) -> None:
+    def serve(self, reload: Callable[[], object], upgrade: Callable[[], object]) -> None:
         """Begin.  Does nothing outside of the main thread, and neither do the others then."""
         if threading.current_thread() is threading.main_thread():
             self._take(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
+            if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:  # which would end the process
+                self._take(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(upgrade))
             self._reactor.callWhenRunning(self._stand_before)  # Twisted's handlers are there by then
 
     def drain(self, hurry: Callable[[], object]) -> None:
@@ -42,6 +45,8 @@ class Signals:
         if self._before:
             self._hurry = hurry
             self._take(signal.SIGHUP, signal.SIG_IGN)
+            if signal.SIGUSR2 in self._before:
+                self._take(signal.SIGUSR2, signal.SIG_IGN)
 
     def release(self) -> None:
         """All is over: the handlers are those that were there before, unless the process is about to end."""

@@ -43,7 +43,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("loading",),
     ("service",),
     ("process",),
-    ("tap", "cli", "demo", "testing", "__main__"),
+    ("tap", "cli", "demo", "testing", "__main__", "process.resume"),
 ]
 
 CODEC_MAY: set[str] = {

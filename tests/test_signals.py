@@ -11,7 +11,7 @@ import pytest
 
 from protogate.signals import Signals
 
-NUMBERS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+NUMBERS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 class Process:
@@ -22,13 +22,14 @@ class Process:
     @ivar heard: what happened; a signal that nobody took is in it by its name.
     """
 
-    SIGHUP, SIGTERM, SIGINT = NUMBERS
+    SIGHUP, SIGTERM, SIGINT, SIGUSR2 = NUMBERS
     SIG_IGN, SIG_DFL = signal.SIG_IGN, signal.SIG_DFL
 
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.run: Callable[[], object] = lambda: None
         self.handlers: dict[int, Any] = dict.fromkeys(NUMBERS, self.nobody)
+        self.handlers[signal.SIGUSR2] = signal.SIG_DFL
 
     def nobody(self, number: int, frame: object) -> None:
         self.heard.append(signal.Signals(number).name)
@@ -37,12 +38,17 @@ class Process:
         before, self.handlers[number] = self.handlers[number], handler
         return before
 
+    def getsignal(self, number: int) -> Any:
+        return self.handlers[number]
+
     def raise_signal(self, number: int) -> None:
         assert self.handlers[number] is signal.SIG_DFL
         self.heard.append("the end")
 
     def kill(self, number: int) -> None:
-        if self.handlers[number] is not signal.SIG_IGN:
+        if self.handlers[number] is signal.SIG_DFL:
+            self.heard.append("the end")
+        elif self.handlers[number] is not signal.SIG_IGN:
             self.handlers[number](number, None)
 
     def callFromThread(self, function: Callable[[], object]) -> None:
@@ -63,7 +69,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
 def signals(process: Process) -> Signals:
     """Serving, on a reactor that runs."""
     signals = Signals(process)
-    signals.serve(lambda: process.heard.append("reload"))
+    signals.serve(lambda: process.heard.append("reload"), lambda: process.heard.append("upgrade"))
     process.run()
     return signals
 
@@ -76,6 +82,21 @@ def test_while_it_serves_a_hangup_is_a_reload(process: Process, signals: Signals
     process.kill(signal.SIGHUP)
     process.kill(signal.SIGHUP)
     assert process.heard == ["reload", "reload"]
+
+
+def test_while_it_serves_new_code_can_be_asked_for(process: Process, signals: Signals) -> None:
+    process.kill(signal.SIGUSR2)
+    assert process.heard == ["upgrade"]
+
+
+def test_a_handler_of_somebody_else_for_that_signal_stays(process: Process) -> None:
+    process.handlers[signal.SIGUSR2] = process.nobody
+    signals = Signals(process)
+    signals.serve(lambda: None, lambda: process.heard.append("upgrade"))
+    process.kill(signal.SIGUSR2)
+    signals.drain(lambda: None)
+    process.kill(signal.SIGUSR2)
+    assert process.heard == ["SIGUSR2", "SIGUSR2"]
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
@@ -110,33 +131,33 @@ def test_when_the_process_goes_on_all_is_as_before(process: Process, signals: Si
     signals.release()
     for number in NUMBERS:
         process.kill(number)
-    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT", "the end"]
 
 
 def test_what_is_stopped_before_the_reactor_runs_takes_nothing_any_more(process: Process) -> None:
     signals = Signals(process)
-    signals.serve(lambda: None)
+    signals.serve(lambda: None, lambda: None)
     signals.drain(hurry(process))
     signals.release()
     process.run()
     for number in NUMBERS:
         process.kill(number)
-    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT", "the end"]
 
 
 def test_handlers_that_are_not_pythons_become_the_default(process: Process) -> None:
     process.handlers = dict.fromkeys(NUMBERS)
     signals = Signals(process)
-    signals.serve(lambda: None)
+    signals.serve(lambda: None, lambda: None)
     process.run()
     signals.release()
-    assert list(process.handlers.values()) == [signal.SIG_DFL] * 3
+    assert list(process.handlers.values()) == [signal.SIG_DFL, signal.SIG_DFL, signal.SIG_DFL, None]
 
 
 def test_a_handler_that_cannot_be_called_is_not(process: Process) -> None:
     process.handlers[signal.SIGTERM] = signal.SIG_IGN
     signals = Signals(process)
-    signals.serve(lambda: None)
+    signals.serve(lambda: None, lambda: None)
     process.run()
     process.kill(signal.SIGTERM)
     assert process.heard == []
@@ -146,7 +167,7 @@ def test_a_handler_that_cannot_be_called_is_not(process: Process) -> None:
 def test_where_nobody_stops_the_reactor_the_process_ends(process: Process, number: int) -> None:
     process.handlers[number] = signal.SIG_DFL
     signals = Signals(process)
-    signals.serve(lambda: None)
+    signals.serve(lambda: None, lambda: None)
     process.run()
     process.kill(number)
     assert process.heard == ["the end"]
@@ -156,7 +177,7 @@ def test_in_another_thread_nothing_is_taken(process: Process) -> None:
     signals = Signals(process)
 
     def work() -> None:
-        signals.serve(lambda: process.heard.append("reload"))
+        signals.serve(lambda: process.heard.append("reload"), lambda: process.heard.append("upgrade"))
         signals.drain(hurry(process))
         signals.release()
 
@@ -165,4 +186,4 @@ def test_in_another_thread_nothing_is_taken(process: Process) -> None:
     thread.join()
     for number in NUMBERS:
         process.kill(number)
-    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT"]
+    assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT", "the end"]

@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 from twisted.python.usage import UsageError
 
 from protogate.service import GatewayService
-from protogate.tap import Foreground, Options, makeService
+from protogate.tap import ForegroundGateway, Options, makeService
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_a_socket_in_a_folder_that_is_not_there_is_said_in_one_line(tmp_path: Pa
     assert str(ended.value.code) == expected
 
 
-@pytest.mark.parametrize(("nodaemon", "kind"), [(True, Foreground), (False, GatewayService)])
+@pytest.mark.parametrize(("nodaemon", "kind"), [(True, ForegroundGateway), (False, GatewayService)])
 def test_a_daemon_leaves_it_to_twistd_to_tell(tmp_path: Path, nodaemon: bool, kind: type) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')

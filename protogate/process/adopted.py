@@ -20,7 +20,9 @@ from twisted.python.failure import Failure
 
 from protogate.config import model
 from protogate.downstream.listener import Listener
+from protogate.downstream.ports import Binding
 from protogate.observe.events import quietly
+from protogate.process.activation import Inherited, match
 
 
 class Adopting:
@@ -46,7 +48,7 @@ class Adopting:
                 inode = os.fstat(descriptor).st_ino
                 port = known.get(inode)
                 if port is None:
-                    port = quietly(self._adopt, descriptor, factory)
+                    port = quietly(adopt, self._reactor, descriptor, factory)
                     self._inodes[port] = inode
                     fresh.append(port)
                 ports.append(port)
@@ -56,15 +58,37 @@ class Adopting:
             raise
         return ports
 
-    def _adopt(self, descriptor: int, factory: Listener) -> IListeningPort:
-        with socket.socket(fileno=os.dup(descriptor)) as probe:
-            family = probe.family
-        if family != socket.AF_UNIX:
-            port: IListeningPort = self._reactor.adoptStreamPort(descriptor, family, factory)
-            return port
-        local = Local(self._reactor, descriptor, factory)
-        local.startListening()
-        return cast("IListeningPort", local)
+
+class Handed:
+    """
+    L{protogate.downstream.ports.Opener} of a process by itself that was handed sockets by a service manager.
+
+    @param listeners: of the configuration to begin with; what none of them wants is closed.
+    """
+
+    def __init__(self, inherited: Sequence[Inherited], listeners: Sequence[model.Listener]) -> None:
+        self._sockets = match(inherited, listeners)
+
+    def open(self, entry: model.Listener, factory: Listener, had: Sequence[IListeningPort]) -> Sequence[IListeningPort]:
+        """L{Opener}."""
+        from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
+
+        if had or entry.name not in self._sockets:
+            return Binding(reactor).open(entry, factory, had)
+        with self._sockets.pop(entry.name) as given:
+            return [quietly(adopt, reactor, given.fileno(), factory)]
+
+
+def adopt(reactor: Any, descriptor: int, factory: Listener) -> IListeningPort:
+    """A port on a socket that listens already, and stays open; a duplicate of it is used."""
+    with socket.socket(fileno=os.dup(descriptor)) as probe:
+        family = probe.family
+    if family != socket.AF_UNIX:
+        port: IListeningPort = reactor.adoptStreamPort(descriptor, family, factory)
+        return port
+    local = Local(reactor, descriptor, factory)
+    local.startListening()
+    return cast("IListeningPort", local)
 
 
 class Local(unix.Port):

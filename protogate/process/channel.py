@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -103,7 +103,7 @@ class Channel:
         """
         Say something that is answered.
 
-        @param descriptors: are duplicated on the way, and stay the caller's; they may not be closed before the answer.
+        @param descriptors: stay the caller's, who may close them at once.
         @return: the answer; fails with L{Refused} or L{Lost}.
         """
         answered: Deferred[Message] = Deferred()
@@ -127,9 +127,10 @@ class Channel:
             self._reactor.removeReader(self)
             self._reactor.removeWriter(self)
             self._line.close()
-            for descriptor in self._descriptors:
-                os.close(descriptor)
+            _close(self._descriptors)
             self._descriptors.clear()
+            for _, descriptors in self._out:
+                _close(descriptors)
             self._out.clear()
             calls, self._calls = self._calls, {}
             for each in calls.values():
@@ -156,7 +157,7 @@ class Channel:
     def _put(self, body: bytes, descriptors: Sequence[int]) -> None:
         frame = len(body).to_bytes(4, "big") + body
         self.waiting += len(frame)
-        self._out.append((memoryview(frame), descriptors))
+        self._out.append((memoryview(frame), [os.dup(each) for each in descriptors]))
         if len(self._out) == 1:
             self.doWrite()
             if self._out and self._open:
@@ -183,6 +184,7 @@ class Channel:
             except OSError:
                 return  # the reader finds out
             self.waiting -= sent
+            _close(descriptors)
             if sent < len(data):
                 self._out[0] = data[sent:], ()
             else:
@@ -237,8 +239,7 @@ class Channel:
         try:
             message = _messages.decode(frame.body)
         except msgspec.MsgspecError as error:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            _close(descriptors)
             self._answered(frame, Failed(text=f"not understood: {error}"))
             return
         if frame.answer:
@@ -265,6 +266,11 @@ class Channel:
             waiting.errback(Refused(message.text))
         else:
             waiting.callback(message)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _failed(failure: Failure) -> Failed:

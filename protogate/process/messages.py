@@ -96,7 +96,7 @@ class Failed(Message, kw_only=True):
 
 
 class Counted(Message, kw_only=True):
-    """A L{protogate.observe.snapshot.Snapshot}."""
+    """A L{protogate.observe.snapshot.Snapshot}; also the last word of a worker that leaves, and no answer then."""
 
     snapshot: dict[str, Any]
 

@@ -20,9 +20,10 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.python.lockfile import FilesystemLock
 
 from protogate.config import address, model
@@ -80,17 +81,22 @@ class Kept(Struct):
     name: str
     shared: bool
     descriptors: list[int]
+    listeners: list[str]
 
 
 class Sockets:
     """
     @param inherited: what a service manager opened.
-    @ivar groups: what is open now.
     """
 
     def __init__(self, inherited: Sequence[Inherited] = ()) -> None:
         self._inherited = inherited
-        self.groups: dict[Key, Group] = {}
+        self._taken = Opening()
+
+    @property
+    def groups(self) -> dict[Key, Group]:
+        """What is open now."""
+        return self._taken.groups
 
     def open(self, entries: Sequence[model.Listener], workers: int) -> Opening:
         """
@@ -122,9 +128,9 @@ class Sockets:
 
     def take(self, opening: Opening) -> None:
         """Keep these, and close the others: whoever had them accepts nothing any more."""
-        before, self.groups = self.groups, opening.groups
+        before, self._taken = self._taken, opening
         opening.fresh = []
-        for key, group in before.items():
+        for key, group in before.groups.items():
             if key not in opening.groups:
                 _close(key, group.sockets)
 
@@ -139,27 +145,42 @@ class Sockets:
         self.take(Opening())
 
     def keep(self) -> list[Kept]:
-        """All of them, open in the program that this process becomes."""
+        """All of them, for the program that this process becomes."""
         kept = []
-        for (where, name), group in self.groups.items():
-            for each in group.sockets:
-                each.set_inheritable(True)
+        for key, group in self._taken.groups.items():
+            where, name = key
+            listeners = [listener for listener, its in self._taken.names.items() if its == key]
             descriptors = [each.fileno() for each in group.sockets]
-            kept.append(Kept(where.host, where.port, where.path, name, group.shared, descriptors))
+            kept.append(Kept(where.host, where.port, where.path, name, group.shared, descriptors, listeners))
         return kept
 
-    def find(self, kept: Sequence[Kept]) -> None:
-        """What L{keep} gave to the program before."""
+    def find(self, kept: Sequence[Kept]) -> Opening:
+        """Take what L{keep} gave in the program before."""
+        found = Opening()
         for each in kept:
-            group = Group([socket.socket(fileno=descriptor) for descriptor in each.descriptors], each.shared)
-            for one in group.sockets:
-                one.set_inheritable(False)
-            self.groups[address.Listen(each.host, each.port, each.path), each.name] = group
+            key = address.Listen(each.host, each.port, each.path), each.name
+            found.groups[key] = Group([socket.socket(fileno=number) for number in each.descriptors], each.shared)
+            found.names.update(dict.fromkeys(each.listeners, key))
+        self.take(found)
+        return found
+
+    @property
+    def addresses(self) -> dict[str, Any]:
+        """Where each listener really listens, by its name."""
+        groups = self._taken.groups
+        return {name: _address(groups[key].sockets[0]) for name, key in self._taken.names.items()}
 
     def _claim(self, entries: Sequence[model.Listener]) -> dict[str, socket.socket]:
         """Which inherited sockets are whose: asked once, for the first configuration."""
         inherited, self._inherited = self._inherited, ()
         return match(inherited, entries) if inherited else {}
+
+
+def _address(bound: socket.socket) -> IPv4Address | IPv6Address | UNIXAddress:
+    name = bound.getsockname()
+    if bound.family == socket.AF_UNIX:
+        return UNIXAddress(name)
+    return (IPv6Address if bound.family == socket.AF_INET6 else IPv4Address)("TCP", *name[:2])
 
 
 def _inherit(given: socket.socket) -> Group:

@@ -69,6 +69,10 @@ class Watched:
         self._pid, self._ended = pid, ended
         registerReapProcessHandler(pid, self)
 
+    def stop(self) -> None:
+        """Watch no more; its end is left to others."""
+        unregisterReapProcessHandler(self._pid, self)
+
     def reapProcess(self) -> None:
         """Twisted: some child ended."""
         try:

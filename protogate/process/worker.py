@@ -27,7 +27,8 @@ from typing import Any, Final
 from twisted.application.reactors import installReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import LogEvent, Logger, formatEvent, globalLogBeginner
+from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogBeginner
+from zope.interface import implementer
 
 from protogate.admin.own import Own
 from protogate.build import Build, build, build_quietly
@@ -44,8 +45,6 @@ from protogate.service import GatewayService, Prepared
 DEAF: Final = 1 << 20
 """Bytes of events that the supervisor may leave unread before new ones are dropped."""
 
-_log = Logger()
-
 
 class Fleet(GatewayService):
     """A gateway whose file, signals and ports are its supervisor's."""
@@ -54,6 +53,7 @@ class Fleet(GatewayService):
         """Nothing to begin: the supervisor watches the file, and has said where it listens."""
 
 
+@implementer(ILogObserver)
 class Worker:
     """
     @param line: to the supervisor.
@@ -76,10 +76,10 @@ class Worker:
         """Say that we are there."""
         self.channel.tell(messages.Started(version=version("protogate"), reactor=type(self._reactor).__name__))
 
-    def observe(self, event: LogEvent) -> None:
-        """A log observer: tell the supervisor."""
-        if self.channel.waiting < DEAF:
-            text = formatEvent(event)
+    def __call__(self, event: LogEvent) -> None:
+        """L{ILogObserver}: tell the supervisor."""
+        text = formatEvent(event)
+        if text and self.channel.waiting < DEAF:
             failure = event.get("log_failure")
             if failure is not None:
                 text = f"{text}\n{failure.getTraceback()}"
@@ -195,13 +195,18 @@ class Worker:
         if self.service is None:
             self._exit()
         else:
-            self.service.stopService().addBoth(lambda _: self._exit())
+            self.service.stopService().addBoth(self._drained)
+
+    def _drained(self, _: object) -> None:
+        """The last word is what was counted."""
+        self.channel.tell(self._counted())
+        self._exit()
 
     def _hurry(self) -> None:
         if self.service is not None:
             self.service.ports.abort()
 
-    def _counted(self) -> Message:
+    def _counted(self) -> messages.Counted:
         taken: Any = {} if self.service is None else Own(self.service).snapshot()
         return messages.Counted(snapshot=taken)
 
@@ -226,8 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reactor: Any = install_best()
     line = socket.socket(fileno=LINE)
     line.set_inheritable(False)
-    worker = Worker(reactor, line, lambda: reactor.stop())
-    globalLogBeginner.beginLoggingTo([worker.observe], redirectStandardIO=False)
+    worker = Worker(reactor, line, reactor.stop)
+    globalLogBeginner.beginLoggingTo([worker], redirectStandardIO=False)
     reactor.callWhenRunning(signal.signal, signal.SIGTERM, lambda *_: reactor.callFromThread(worker.drain))
     reactor.callWhenRunning(worker.begin)
     reactor.run(installSignalHandlers=False)
