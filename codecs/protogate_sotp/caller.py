@@ -49,6 +49,7 @@ class Client(Link):
     number = -1
     _up = False
     _told = 0  # bytes written when the last heartbeat was due
+    _next = inf  # when the next one is
 
     def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
         super().__init__(context, settings)
@@ -64,7 +65,7 @@ class Client(Link):
     def answered(self) -> None:
         before = LEAST.streams - len(self.streams)
         if self.beat:
-            self._told = self._written
+            self._told, self._next = self._written, self.now() + self.beat
             self.watch(float(self.beat))
         if before <= 0 < self.capacity:
             self.ready(self)
@@ -180,7 +181,9 @@ class Client(Link):
     def _go(self, stream: Any) -> None:
         if stream.expect:
             stream.expect = False
+            self.cork()
             stream.upload()
+            self.uncork()
 
     def fire(self, stream: Any) -> None:
         stream.fire()
@@ -266,12 +269,12 @@ class Client(Link):
 
     def _beats(self, now: float) -> float:
         """Seconds until the next heartbeat; sends one when it is due."""
-        if self._written != self._told:
-            self._told = self._written  # that was a sign of life as well
-        else:
-            self.put(_PING)
+        if now >= self._next:
+            self._next = now + self.beat
+            if self._written == self._told:
+                self.put(_PING)
             self._told = self._written
-        return float(self.beat)
+        return self._next - now
 
     def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
         """Of one request: its deadline, its credit, its answer."""

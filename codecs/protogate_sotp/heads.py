@@ -431,7 +431,7 @@ def write_request(
     fields = write_fields(request.headers, count)
     fields, kind, coding, wait = _take_content(fields, capabilities, deadline)
     if wait:
-        wait = max(wait - int(elapsed * 1000), 1)
+        wait = max(wait - round(elapsed * 1000), 1)
     body, method, target, authority = request.body, request.method, request.target, request.authority
     form = SECURE if request.scheme == b"https" else 0
     length = b""
