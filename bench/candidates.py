@@ -52,9 +52,11 @@ def upstream(folder: Path) -> Process:
 
 def settings(folder: Path, name: str, port: int, plan: Plan) -> dict[str, Any]:
     """The configuration of a protogate."""
-    make = configuration.governed if plan.governed else configuration.plain
     patient = {"clientIdle": "1h", "clientHeader": "1h"}
-    return make(port, plan.upstream, log=folder / f"{name}-access.log", timeouts=patient)
+    log = folder / f"{name}-access.log"
+    if plan.governed:
+        return configuration.governed(port, plan.upstream, free_port(), log=log, timeouts=patient)
+    return configuration.plain(port, plan.upstream, log=log, timeouts=patient)
 
 
 def protogate(folder: Path, name: str, configuration: Mapping[str, Any], *, reactor: str = "") -> Process:

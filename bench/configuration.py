@@ -110,6 +110,11 @@ def plain(
     return made
 
 
-def governed(port: int, upstream: int, *, log: Path | None = None, **gateway: Any) -> dict[str, Any]:
-    """L{plain}, with everything that a gateway is there for."""
-    return plain(port, upstream, log=log, routes=rules(RULES, SHARED), modules=governing(), **gateway)
+def governed(port: int, upstream: int, admin: int, *, log: Path | None = None, **gateway: Any) -> dict[str, Any]:
+    """
+    L{plain}, with everything that a gateway is there for.
+
+    @param admin: port of loopback where operators are answered.
+    """
+    made = plain(port, upstream, log=log, routes=rules(RULES, SHARED), modules=governing(), **gateway)
+    return {**made, "admin": {"address": f"127.0.0.1:{admin}"}}

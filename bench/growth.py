@@ -23,7 +23,7 @@ from candidates import REACTORS, SMALL
 from idle import room
 from processes import Process, free_port, stage
 from report import Table, spread
-from rows import Options, chosen
+from rows import WARM, Options, chosen
 
 CONNECTIONS: Final = (1, 10, 100, 1_000, 10_000)
 RULES: Final = (10, 100, 1_000, 3_000, 10_000)
@@ -133,7 +133,7 @@ def measure(name: str, options: Options, points: Sequence[int] = ()) -> Table:
                 started[label, count] = process
         for number in range(options.rounds + 1):
             for (label, count), process in started.items():
-                seconds = options.seconds if number else 1.0
+                seconds = options.seconds if number else min(options.seconds, WARM)
                 if many:
                     figure = window(process, up, seconds, count)
                 else:

@@ -59,7 +59,7 @@ from protogate.testing.transport import Link, Wire
 from protogate.upstream.pool import Pool
 from protogate.wheel import Wheel
 
-LISTEN, ORIGIN = 8080, 8081
+LISTEN, ORIGIN, ADMIN = 8080, 8081, 8082
 READ: Final = 65536
 """Bytes that a transport reads at once."""
 LINE: Final = b" /api/v1/orders/4711?verbose=1 HTTP/1.1\r\n"
@@ -263,7 +263,7 @@ ROWS: Final[dict[str, Callable[..., Row]]] = {
     "codecs": lambda *how: bare("codecs", *how, pooled=False),
     "pool": lambda *how: bare("pool", *how, pooled=True),
     "get": lambda *how: whole("get", *how, configuration.plain(LISTEN, ORIGIN)),
-    "governed": lambda *how: whole("governed", *how, configuration.governed(LISTEN, ORIGIN)),
+    "governed": lambda *how: whole("governed", *how, configuration.governed(LISTEN, ORIGIN, ADMIN)),
     "post": lambda *how: whole("post", *how, configuration.plain(LISTEN, ORIGIN), body=10 * 1024),
     "download": lambda *how: whole("download", *how, configuration.plain(LISTEN, ORIGIN), answer=100 * 1024),
 }

@@ -18,7 +18,7 @@ from candidates import LOAD_CORE, SMALL
 from others.plan import Plan
 from processes import HERE, Process, stage
 from report import Table, spread
-from rows import Options, line_up
+from rows import WARM, Options, line_up
 
 SHARE: Final = 0.7
 DIRECT: Final = "(no gateway)"
@@ -54,7 +54,9 @@ def measure(options: Options, rate: float = 0.0) -> Table:
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in asked}
         for number in range(options.rounds + 1):
             for name, process in asked.items():
-                figure = ask(process, rate, options.seconds if number else 1.0, options.connections)
+                figure = ask(
+                    process, rate, options.seconds if number else min(options.seconds, WARM), options.connections
+                )
                 if number:
                     found[name].append(figure)
     return table(rate, options.connections, found)

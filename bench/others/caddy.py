@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configuration import NETWORKS, RULES, SHARED, networks, paths
 from others.plan import Plan
-from processes import binary
+from processes import binary, free_port
 
 
 def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
@@ -28,16 +28,18 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
         for at, (kind, path) in enumerate(paths(RULES - 1, SHARED)):
             lines.append(f"@r{at} path {path}{'*' if kind == 'prefix' else ''}\nhandle @r{at} {{\n{proxy}\n}}")
     lines.append(f"handle {{\n{proxy}\n}}")
+    admin = f"127.0.0.1:{free_port()}" if plan.governed else "off"
     handlers = "\n".join(lines)
     path = folder / "Caddyfile"
     path.write_text(f"""{{
-    admin off
+    admin {admin}
     auto_https off
     persist_config off
     storage file_system {folder}/caddy
     log {{
         output discard
     }}
+    {"metrics" if plan.governed else ""}
     servers {{
         protocols h1
         timeouts {{

@@ -8,7 +8,7 @@ from typing import Any
 
 from configuration import NETWORKS, RULES, SHARED, networks, paths
 from others.plan import Plan
-from processes import binary
+from processes import binary, free_port
 
 HTTP = "envoy.extensions.filters.http"
 
@@ -53,7 +53,10 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     }
     listener = {"address": address(port), "tcp_backlog_size": 4096, "filter_chains": [{"filters": [manager]}]}
     path = folder / "envoy.json"
-    path.write_text(json.dumps({"static_resources": {"listeners": [listener], "clusters": [cluster]}}))
+    whole: dict[str, Any] = {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+    if plan.governed:
+        whole["admin"] = {"address": address(free_port())}
+    path.write_text(json.dumps(whole))
     options = ["--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     return [binary("envoy") or "envoy", "-c", str(path), *options]
 

@@ -31,6 +31,7 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
         ]
     frontend = "\n    ".join(rules)
     path = folder / "haproxy.cfg"
+    stats = "stats enable" if plan.governed else ""
     path.write_text(f"""
 global
     nbthread 1
@@ -50,6 +51,7 @@ defaults
 frontend in
     bind 127.0.0.1:{port} backlog 4096
     {frontend}
+    {stats}
     default_backend up
 backend up
     server up 127.0.0.1:{plan.upstream}

@@ -57,6 +57,7 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
         server += ["if ($denied) { return 403; }", "add_header X-Service-Call $took;", "add_header X-Route $route;"]
         for kind, path in paths(RULES - 1, SHARED):
             server.append(f"location {'=' if kind == 'exact' else ''} {path} {{ proxy_pass http://up; }}")
+        server.append("location = /.status { stub_status; }")
     server += [f"proxy_set_header {field};" for field in fields]
     server.append("location / { proxy_pass http://up; }")
     return command(folder, "nginx", port, "\n".join(server), "\n".join(http))

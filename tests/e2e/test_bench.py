@@ -1,0 +1,309 @@
+"""
+The benches that compare: each one in small, and whether what they say can be trusted.
+
+Those with bounds of their own (bodies, idle, soak, reload) are run by test_soak.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import calls
+import candidates
+import compare
+import growth
+import hotspots
+import inproc
+import latency
+import load
+import memory
+import report
+import rows
+import steady
+from neighbours import need
+from others.plan import Plan
+from processes import stage
+from rows import Options
+
+BENCH = Path(__file__).parent.parent.parent / "bench"
+PROGRAMS = sorted(path for path in BENCH.glob("*.py") if "ArgumentParser" in path.read_text())
+SMALL = Options(seconds=1, rounds=1, connections=8)
+EPOLL = "protogate, epoll"
+
+
+@pytest.fixture
+def rivals() -> None:
+    """What every comparison needs."""
+    for program in ("nginx", "wrk", "taskset"):
+        need(program)
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("two cores are needed")
+
+
+def few(**more: float) -> Options:
+    """nginx and protogate, in small."""
+    found = {"only": ("nginx", EPOLL), "seconds": 1.0, "rounds": 1, "connections": 8, **more}
+    return Options(**found)  # type: ignore[arg-type]
+
+
+# -- what is measured
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+def test_a_bench_says_what_it_takes(program: Path) -> None:
+    done = subprocess.run([sys.executable, str(program), "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.parametrize("governed", [False, True], ids=["plain", "governed"])
+def test_every_candidate_does_all_that_is_compared(governed: bool) -> None:
+    with stage() as (folder, processes):
+        processes.append(up := candidates.upstream(folder))
+        started = rows.line_up(folder, Plan(up.port, governed), SMALL, processes)
+    assert {"nginx", EPOLL} <= set(started)
+
+
+@pytest.mark.usefixtures("rivals")
+def test_a_candidate_that_does_less_is_not_compared() -> None:
+    with stage() as (folder, processes):
+        processes.append(up := candidates.upstream(folder))
+        processes.append(nginx := candidates.available()["nginx"](folder, Plan(up.port)))
+        candidates.check("nginx", nginx, Plan(up.port))
+        with pytest.raises(SystemExit, match="a field that tells the time"):
+            candidates.check("nginx", nginx, Plan(up.port, governed=True))
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.parametrize("name", ["post", "huge"])
+def test_candidates_are_compared_request_by_request(name: str) -> None:
+    table = rows.measure(name, few())
+    head, *found = table.rows
+    assert head[2] == "× nginx"
+    assert [row[0] for row in found] == ["nginx", EPOLL]
+    assert found[0][2] == "1.00"
+    assert float(str(found[1][2])) > 0.05
+    assert [row[-1] for row in found] == [0, 0]  # errors
+
+
+@pytest.mark.usefixtures("rivals")
+def test_cost_is_told_by_number_of_modules() -> None:
+    table = growth.measure("modules", few(), (0, 2))
+    assert [row[0] for row in table.rows[1:]] == ["0", "2", "µs per module"]
+    assert [row[-1] for row in table.rows[1:-1]] == [0, 0]
+
+
+@pytest.mark.usefixtures("rivals")
+def test_connections_are_counted_when_all_are_open() -> None:
+    table = growth.measure("connections", few(), (20,))
+    assert [row[0] for row in table.rows[1:]] == ["20", "µs for ten times as many"]
+    assert table.rows[1][-1] == 0
+
+
+@pytest.mark.usefixtures("rivals")
+def test_latency_is_told_at_one_rate() -> None:
+    table = latency.measure(few(seconds=0.5), rate=200)
+    answers = {row[0]: (row[-2], row[-1]) for row in table.rows[1:]}
+    assert answers == dict.fromkeys((latency.DIRECT, "nginx", EPOLL), ("100", 0))
+
+
+@pytest.mark.usefixtures("rivals")
+def test_memory_is_told_for_each_connection() -> None:
+    table = memory.measure(few(seconds=0.2), 300)
+    each = {row[0]: float(str(row[2]).removesuffix(" KiB")) for row in table.rows[1:]}
+    assert set(each) == {"nginx", EPOLL}
+    assert 0.5 < each[EPOLL] < 64
+
+
+@pytest.mark.usefixtures("rivals")
+def test_a_request_costs_two_reads_and_two_writes() -> None:
+    need("strace")
+    table = calls.measure(few())
+    found = {row[0]: [float(str(cell)) for cell in row[1:3]] for row in table.rows[1:]}
+    assert set(found) == {"nginx", EPOLL}
+    for reads, writes in found.values():
+        assert 2.0 <= reads < 2.5
+        assert 2.0 <= writes < 3.0
+
+
+def test_a_request_is_timed_without_kernel() -> None:
+    found = inproc.times(list(inproc.ROWS), connections=4, requests=40, rounds=1)
+    assert [row.name for row in found] == list(inproc.ROWS)
+    assert all(0 < row.took < 0.1 for row in found)
+
+
+def test_a_request_that_is_not_answered_is_no_figure() -> None:
+    row = inproc.ready("get", 2, time.monotonic)
+    row._origins.clear()
+    with pytest.raises(SystemExit, match="a request was not answered"):
+        row.turns(1)
+
+
+def test_instructions_are_counted_for_each_request(tmp_path: Path) -> None:
+    need("valgrind")
+    kept = tmp_path / "callgrind.out"
+    each = inproc.instructions("codecs", 4, 40, str(kept))
+    assert 20_000 < each < 2_000_000
+    # The whole profile has besides only what tells callgrind to begin and to end.
+    match = re.search(r"^(?:summary|totals): (\d+)", kept.read_text(), re.MULTILINE)
+    assert match is not None
+    assert int(match[1]) == pytest.approx(40 * each, rel=0.5)
+
+
+# -- the load at a fixed rate
+
+
+@pytest.fixture
+def slow() -> Iterator[int]:
+    """A server that takes 20 ms for each request, one connection; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line:
+                while line.recv(4096):
+                    time.sleep(0.02)
+                    line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        server.settimeout(10)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(server.getsockname()[1])
+        thread.join()
+
+
+def test_a_request_that_had_to_wait_is_timed_from_when_it_was_due(slow: int) -> None:
+    asked = steady.Load(slow, "/", 1)
+    asked.run(rate=100, seconds=0.5)
+    asked.close()
+    # 50 requests, due every 10 ms, take 20 ms each: the last one waits for half a second.
+    assert len(asked.took) == 50
+    assert asked.errors == 0
+    assert asked.took == sorted(asked.took)
+    assert asked.took[0] >= 0.02
+    assert asked.took[-1] >= 0.5
+
+
+def test_answers_that_are_none_are_errors() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(2):  # the connection, and the one in its place
+                line, _ = server.accept()
+                with line:
+                    if line.recv(4096):
+                        line.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+
+        server.settimeout(10)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        asked = steady.Load(server.getsockname()[1], "/", 1)
+        asked.run(rate=100, seconds=0.01)
+        asked.close()
+        thread.join()
+    assert (asked.took, asked.errors) == ([], 1)
+
+
+def test_quantiles() -> None:
+    values = [float(value) for value in range(1000)]
+    assert [steady.quantile(values, part) for part in (0.5, 0.99, 0.999, 1.0)] == [500, 990, 999, 999]
+    assert steady.quantile([], 0.5) == 0.0
+
+
+# -- what other programs say
+
+WRK = """Running 1s test @ http://127.0.0.1:1/
+  1 threads and 8 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     1.60ms    1.34ms  11.28ms   90.12%
+  5421 requests in 1.10s, 1.50GB read
+{}Requests/sec:   4927.15
+"""
+
+
+def test_what_wrk_says_is_understood() -> None:
+    assert load.counted(WRK.format("")) == (5421, 0)
+    socket_errors = "  Socket errors: connect 1, read 2, write 3, timeout 4\n"
+    assert load.counted(WRK.format(socket_errors + "  Non-2xx or 3xx responses: 100\n")) == (5421, 110)
+    assert load.counted(WRK.format(""), size=1 << 20) == (1536, 0)
+    assert load.counted("unable to connect to 127.0.0.1:1 Connection refused") == (0, 0)
+
+
+def test_what_strace_says_is_understood() -> None:
+    text = """% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 50.13    0.024931           9      2560           sendto
+ 48.52    0.024130           9      2600        40 recvfrom
+  1.20    0.000012           9       320           futex
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.049733           9      5480        40 total
+"""
+    found = calls.parsed(text)
+    assert found == Counter(sendto=2560, recvfrom=2600, futex=320)
+    assert calls.row(found, 1280) == ("2.03", "2.00", "0.25", "0.00", "–")
+
+
+def test_what_profilers_say_is_understood() -> None:
+    parts, symbols = hotspots.objects(
+        "        7f35d5b36ac0 _PyEval_EvalFrameDefault+0x10 (/usr/lib/libpython3.11.so.1.0)\n"
+        "        ffffffff81e00 tcp_sendmsg_locked+0x33 ([kernel.kallsyms])\n"
+        "        7f35d5b36ac1 [unknown] (/usr/lib/libpython3.11.so.1.0)\n"
+    )
+    assert parts == Counter({"libpython3.11.so.1.0": 2, "kernel": 1})
+    assert symbols["tcp_sendmsg_locked (kernel)"] == 1
+    root = BENCH.parent
+    own, within, files = hotspots.functions(
+        f"run (/x/site-packages/twisted/internet/base.py:1);loop ({root}/codecs/protogate_http/stream1.py:7) 3\n"
+        f"run (/x/site-packages/twisted/internet/base.py:2) 2\n"
+    )
+    assert own == Counter({"loop (protogate_http/stream1.py)": 3, "run (twisted/internet/base.py)": 2})
+    assert within["run (twisted/internet/base.py)"] == 5
+    assert files == Counter({"protogate_http/stream1.py": 3, "twisted/internet/base.py": 2})
+
+
+# -- what is told
+
+
+def test_a_slope_is_that_of_the_nearest_line() -> None:
+    assert growth.slope([0, 1, 5, 10], [80, 81.5, 87.5, 95]) == pytest.approx(1.5)
+    assert growth.slope([3], [80]) == 0.0
+
+
+def test_ratios_are_those_of_medians() -> None:
+    found = {"nginx": [10.0, 12.0, 90.0], "envoy": [24.0], "other": [6.0]}
+    assert report.bases(list(found)) == ["nginx", "envoy"]
+    assert report.bases(["other", "more"]) == ["other"]
+    ratio = report.ratios(found, ["nginx", "envoy"])
+    assert ratio("other") == ("0.50", "0.25")
+    assert report.spread(found["nginx"]) == "12.0 (10.0–90.0)"
+
+
+def test_only_what_stands_between_marks_is_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("prose\n<!-- begin get -->\nold\n<!-- end get -->\nmore prose\n")
+    report.write(page, {"get": "| new |\n"})
+    assert page.read_text() == "prose\n<!-- begin get -->\n\n| new |\n\n<!-- end get -->\nmore prose\n"
+    report.write(page, {"get": "| newer |"})
+    assert page.read_text() == "prose\n<!-- begin get -->\n\n| newer |\n\n<!-- end get -->\nmore prose\n"
+    with pytest.raises(SystemExit, match="begin post"):
+        report.write(page, {"get": "| lost |", "post": "| lost |"})
+    assert "lost" not in page.read_text()
+
+
+def test_the_page_has_a_place_for_every_row() -> None:
+    text = (BENCH.parent / "docs/performance.md").read_text()
+    wanted = sorted(["machine", *compare.ROWS])
+    for mark in ("begin", "end"):
+        assert sorted(re.findall(rf"<!-- {mark} (\w+) -->", text)) == wanted
