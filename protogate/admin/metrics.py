@@ -90,7 +90,10 @@ def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
 
     @param accept: what the reader would like to have: its C{Accept} field.
     """
-    encoder, kind = choose_encoder(accept)
+    try:
+        encoder, kind = choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is none
+        encoder, kind = choose_encoder("")
     return encoder(_Collected(families(snapshot))), kind
 
 

@@ -1,0 +1,73 @@
+"""What a gateway in one process shows of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protogate.admin.own import Own
+from protogate.observe.snapshot import Snapshot
+from protogate.testing.gateway import MemoryGateway
+from protogate.testing.upstream import Do, Expect
+
+CONFIG = """
+listeners:
+  - {name: web, address: "127.0.0.1:8080"}
+  - {name: more, address: "127.0.0.1:8081"}
+admin: {address: "127.0.0.1:9901"}
+upstreams: [{name: shop, endpoints: [{url: "http://192.0.2.7:80"}]}]
+routes: [{value: /, matcherType: prefix, routes: [{targets: [{upstream: shop}]}]}]
+"""
+GET = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
+
+
+def gauge(taken: Snapshot, kind: str, name: str) -> dict[str, Any]:
+    return taken["gauges"][kind][name]
+
+
+def test_connections_and_requests_are_those_of_now() -> None:
+    with MemoryGateway(CONFIG) as gateway:
+        gateway.upstream("192.0.2.7", 80, [Expect(b"\r\n\r\n"), Do.SILENCE])
+        own = Own(gateway.service)
+        idle, busy = gateway.client("web"), gateway.client("web")
+        busy.send(GET)
+        gateway.run()
+        taken = own.snapshot()
+        assert gauge(taken, "listener", "web") == {"connections": 2, "requests": 1}
+        assert gauge(taken, "listener", "more") == {"connections": 0, "requests": 0}
+        assert gauge(taken, "upstream", "shop") == {"connections": 1, "idle": 0, "waiting": 0}
+        idle.close()
+        busy.reset()
+        gateway.run()
+        taken = own.snapshot()
+        assert gauge(taken, "listener", "web") == {"connections": 0, "requests": 0}
+        assert gauge(taken, "upstream", "shop")["connections"] == 0
+        assert taken["counts"]["listener"]["web"]["connections_accepted"] == 2
+
+
+def test_what_is_on_its_way_out_is_still_there() -> None:
+    with MemoryGateway(CONFIG) as gateway:
+        gateway.upstream("192.0.2.7", 80, [Expect(b"\r\n\r\n"), Do.SILENCE])
+        client = gateway.client("more")
+        client.send(GET)
+        gateway.run()
+        assert gateway.reload("\n".join(line for line in CONFIG.splitlines() if "name: more" not in line))
+        assert gauge(Own(gateway.service).snapshot(), "listener", "more") == {"connections": 1, "requests": 1}
+        client.reset()
+        gateway.run()
+        assert "more" not in Own(gateway.service).snapshot()["gauges"]["listener"]
+
+
+def test_it_is_ready_between_its_start_and_its_stop() -> None:
+    with MemoryGateway(CONFIG) as gateway:
+        own = Own(gateway.service)
+        assert own.unready() == ""
+        ports, plan = gateway.service.ports.opened, gateway.service.plan
+        gateway.service.ports.opened = {}
+        assert own.unready() == "no port is open"
+        gateway.service.ports.opened = ports
+        gateway.service.plan = None  # type: ignore[assignment]
+        assert own.unready() == "no configuration is in force yet"
+        gateway.service.plan = plan
+        gateway.service.running = 0
+        assert own.unready() == "it stops: requests under way end"
+        gateway.service.running = 1
