@@ -106,6 +106,9 @@ def test_another_address_is_another_port_and_none_is_none(tmp_path: Path) -> Ste
     yield admin.close()
 
 
+@pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning"
+)  # Twisted leaves one it cannot bind to the collector
 @pytest_twisted.inlineCallbacks
 def test_what_cannot_be_opened_is_a_fault_and_changes_nothing(tmp_path: Path) -> Steps:
     admin = opened("127.0.0.1:0")
@@ -125,6 +128,9 @@ def test_what_cannot_be_opened_is_a_fault_and_changes_nothing(tmp_path: Path) ->
     yield other.close()
 
 
+@pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning"
+)  # Twisted leaves one it cannot bind to the collector
 @pytest_twisted.inlineCallbacks
 def test_a_socket_that_could_not_be_opened_can_be_opened_later(tmp_path: Path) -> Steps:
     path = tmp_path / "admin.sock"
