@@ -1,12 +1,15 @@
-"""The C{protogate} command: run, check, routes, explain."""
+"""The C{protogate} command: run, upgrade, check, routes, explain."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TextIO
 
 from twisted.application.reactors import NoSuchReactor, getReactorTypes, installReactor
@@ -39,6 +42,14 @@ def parser() -> argparse.ArgumentParser:
 
     run = command("run", "Run a gateway in the foreground.")
     run.add_argument("--reactor", metavar="NAME", help="Twisted reactor to run on (default: the best one there is)")
+    renew = commands.add_parser(
+        "upgrade",
+        help="Have a running gateway with workers take the code that is installed now.",
+        description="Have a running gateway with workers take the code that is installed now.  Its log says how it goes.",
+    )
+    which = renew.add_mutually_exclusive_group(required=True)
+    which.add_argument("--pid", type=int, help="of the gateway")
+    which.add_argument("--pidfile", metavar="FILE", help="of the gateway")
     command("check", "Check a configuration: print every fault and every warning.")
     command("routes", "Print the rules in the order in which they are considered.")
     asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.")
@@ -65,6 +76,13 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     out = sys.stdout if out is None else out
     if options.command == "run":
         return run(options.config, options.reactor)
+    if options.command == "upgrade":
+        return upgrade(options.pid, options.pidfile, out)
+    return ask(options, out)
+
+
+def ask(options: argparse.Namespace, out: TextIO) -> int:
+    """The commands that answer a question about a configuration."""
     try:
         built = build(options.config)
     except ConfigFaults as faults:
@@ -105,6 +123,38 @@ def check(built: Build, path: str, out: TextIO) -> int:
         f"{path}: fine: {text}" + (f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""), file=out
     )
     return 0
+
+
+def upgrade(pid: int | None, file: str | None, out: TextIO) -> int:
+    """C{protogate upgrade}: SIGUSR2, but for a process that it would end."""
+    try:
+        if file is not None:
+            pid = int(Path(file).read_text("ascii"))
+        assert pid is not None
+        if not catches(pid, signal.SIGUSR2):
+            print(f"protogate upgrade: process {pid} is no gateway", file=sys.stderr)
+            return 1
+        os.kill(pid, signal.SIGUSR2)
+    except (OSError, ValueError) as error:
+        print(f"protogate upgrade: {error}", file=sys.stderr)
+        return 1
+    print(f"process {pid} was asked; its log says how it went", file=out)
+    return 0
+
+
+def catches(pid: int, number: int) -> bool:
+    """
+    Whether a process has a handler for a signal; True where the system does not tell.
+
+    @raise OSError: there is no such process.
+    """
+    os.kill(pid, 0)
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return True
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is None or bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def run(path: str, name: str | None) -> int:
