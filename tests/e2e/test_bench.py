@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,12 +28,13 @@ import inproc
 import latency
 import load
 import memory
+import releases
 import report
 import rows
 import steady
 from neighbours import need
 from others.plan import Plan
-from processes import stage
+from processes import cells, stage
 from rows import Options
 
 BENCH = Path(__file__).parent.parent.parent / "bench"
@@ -220,6 +221,61 @@ def test_quantiles() -> None:
     values = [float(value) for value in range(1000)]
     assert [steady.quantile(values, part) for part in (0.5, 0.99, 0.999, 1.0)] == [500, 990, 999, 999]
     assert steady.quantile([], 0.5) == 0.0
+
+
+# -- the load that keeps account
+
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n" + candidates.ANSWER.encode()
+
+
+def played(answers: list[bytes]) -> releases.Account:
+    """What our client's account is when each of its connections is answered so, and then closed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        client = releases.Client(server.getsockname()[1], 1)
+        for answer in answers:
+            line, _ = server.accept()
+            with line:
+                assert line.recv(4096).startswith(b"GET ")
+                line.sendall(answer)
+                if answer is WHOLE:
+                    assert line.recv(4096).startswith(b"GET ")
+                    line.sendall(WHOLE.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"))
+        client.over = True
+    return client.stop()
+
+
+def test_each_request_is_answered_or_lost() -> None:
+    account = played([WHOLE, b"", WHOLE[:30], b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", WHOLE])
+    assert (account.answered, account.closed) == (4, 2)
+    # One more may have been on its way when the server ended.
+    for why in ("closed after 0 bytes", "closed after a part of the answer", "status 503"):
+        assert account.lost[why] == 1, account
+    assert account.asked == account.answered + account.lost.total()
+    assert account.faults() == []
+
+
+def test_a_request_of_which_nothing_is_known_is_a_fault_of_the_account() -> None:
+    assert releases.Account(asked=3, answered=1).faults() == ["2 of 3 requests are neither answered nor lost"]
+
+
+def test_losses_beyond_the_bound_are_faults() -> None:
+    account = releases.Account(asked=12, answered=10, lost=Counter({"closed after 0 bytes": 2}), refused=1)
+    figure = releases.Figure("reload", 1, 0.1, (100, 3), account)
+    assert releases.judged(figure, 0) == [
+        "2 requests lost, 0 may be",
+        "1 connections could not be made",
+        "wrk counts 3 errors, 0 may be",
+    ]
+    assert releases.judged(figure, 3) == ["1 connections could not be made"]
+
+
+@pytest.mark.usefixtures("rivals")
+def test_releases_lose_nothing_and_kills_only_what_a_worker_held() -> None:
+    figures, faults = releases.run(reloads=2, upgrades=1, kills=1, connections=4)
+    assert faults == [], cells(releases.HEADINGS, *(figure.row() for figure in figures))
+    assert [figure.name for figure in figures] == ["nothing", "reload", "upgrade", "kill of a worker"]
+    assert all(figure.account.answered > 20 for figure in figures)
 
 
 # -- what other programs say
