@@ -15,6 +15,7 @@ from collections.abc import Collection
 from typing import Final
 
 from protogate.observe.snapshot import Number, Snapshot
+from protogate.observe.tally import Tally
 
 SCOPES: Final = 4096
 """More are counted together, as the one named L{OTHER}."""
@@ -24,14 +25,16 @@ OTHER: Final = "(other)"
 class Counters:
     """
     @ivar counts: event → how often, e.g. C{"header_line_too_long"}; of this one and of all scopes below it.
+    @ivar tally: what exchanges came to, all together; scopes have none of their own.
     """
 
-    __slots__ = ("_above", "_scopes", "counts")
+    __slots__ = ("_above", "_scopes", "counts", "tally")
 
     def __init__(self, above: Counters | None = None) -> None:
         self.counts: defaultdict[str, Number] = defaultdict(int)
         self._above = above
         self._scopes: dict[tuple[str, str], Counters] = {}
+        self.tally: Tally = Tally() if above is None else above.tally
 
     def count(self, event: str) -> None:
         """One more of that event."""
@@ -61,8 +64,9 @@ class Counters:
             del self._scopes[key]
 
     def snapshot(self) -> Snapshot:
-        """What was counted up to this moment.  Gauges and histograms are for whoever has some to put in."""
+        """What was counted up to this moment.  Gauges are for whoever has some to put in."""
         taken: Snapshot = {"counts": {"": {"": dict(self.counts)}}, "gauges": {}, "histograms": {}}
         for (kind, name), scope in self._scopes.items():
             taken["counts"].setdefault(kind, {})[name] = dict(scope.counts)
+        self.tally.add(taken)
         return taken
