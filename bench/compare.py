@@ -65,14 +65,15 @@ def ready(names: list[str]) -> None:
         raise SystemExit("two cores are needed: one for the gateway, one for load and upstream")
 
 
-def main() -> None:
-    """Measure the rows, print their tables, and write them into a page."""
+def main() -> int:
+    """Measure the rows, print their tables, and write them into a page; 1 if a row could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS), help="with commas (default: all)")
     parser.add_argument("--only", default="", help="candidates, with commas (default: all that are installed)")
     parser.add_argument("--rounds", type=int, default=5, help="that count; one more is thrown away (default: 5)")
     parser.add_argument("--seconds", type=float, default=4, help="of a round (default: 4)")
     parser.add_argument("--connections", type=int, default=64, help="that ask at the same time (default: 64)")
+    parser.add_argument("--rate", type=float, default=0, help="requests/s of the row latency (default: what all bear)")
     parser.add_argument("--write", default="", metavar="PAGE", help="a page with marks, where the tables of rows go")
     options = parser.parse_args()
     names = options.rows.split(",")
@@ -81,23 +82,33 @@ def main() -> None:
             parser.error(f"no row {name!r}; there are {', '.join(ROWS)}")
     ready(names)
     chosen = Options(
-        tuple(filter(None, options.only.split(","))), options.seconds, max(options.rounds, 1), options.connections
+        tuple(filter(None, options.only.split(","))),
+        options.seconds,
+        max(options.rounds, 1),
+        options.connections,
+        options.rate,
     )
     rows.chosen(chosen)  # says which candidate is not there before anything is measured
     for name in candidates.missing():
         print(f"{name} is not installed", file=sys.stderr)
     how = f"{chosen.rounds} × {chosen.seconds:g} s, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
     print(f"{report.machine()} {how}\n")
-    parts = {"machine": report.machine()}
+    parts, status = {"machine": report.machine()}, 0
     for name in names:
         begun = time.monotonic()
-        table = ROWS[name](chosen)
+        try:
+            table = ROWS[name](chosen)
+        except SystemExit as why:  # the others may still be worth their time
+            print(f"{name}: {why}", file=sys.stderr, flush=True)
+            status = 1
+            continue
         print(f"### {table.title}\n\n{table.text()}", flush=True)
         print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
         parts[name] = f"**{table.title}.** {how}\n\n{table.text()}"
         if options.write:
             report.write(Path(options.write), parts)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,5 +1,5 @@
 """
-Latency of each candidate at one and the same rate: 70 % of what the slowest of them can do.
+Latency of each candidate at one and the same rate: 70 % of what a core can do for the slowest of them.
 
 The load is L{steady}: it corrects for coordinated omission, and says how late it was itself.  The upstream is asked
 directly, too: what it and the load take is in all the figures.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 import candidates
@@ -38,18 +39,22 @@ def ask(process: Process, rate: float, seconds: float, connections: int) -> dict
     return found
 
 
-def measure(options: Options, rate: float = 0.0) -> Table:
+def bearable(asked: Iterable[Process], connections: int) -> float:
     """
-    All candidates, in interleaved rounds.
+    A rate for all: L{SHARE} of what a core can do for the slowest, in two digits.
 
-    @param rate: requests per second; 0 = L{SHARE} of what the slowest does at full speed.
+    Out of CPU time per request, as requests per second depend on what else the machine does at that moment.
     """
+    most = max(load.ask(process, SMALL, 1.0, connections).each for process in asked)
+    return float(f"{SHARE / most:.2g}")
+
+
+def measure(options: Options) -> Table:
+    """All candidates, in interleaved rounds."""
     with stage() as (folder, processes):
         processes.append(up := candidates.upstream(folder))
         started = line_up(folder, Plan(up.port), options, processes)
-        if not rate:
-            most = [load.ask(process, SMALL, 1.0, options.connections) for process in started.values()]
-            rate = float(f"{min(figure.rate for figure in most) * SHARE:.2g}")
+        rate = options.rate or bearable(started.values(), options.connections)
         asked = {DIRECT: up, **started}
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in asked}
         for number in range(options.rounds + 1):

@@ -24,7 +24,7 @@ SETTLE: Final = 1.0
 
 def measure(options: Options, count: int = 10_000) -> Table:
     """So many connections, in one candidate after the other."""
-    room(2 * count)
+    room(count)
     rows: list[tuple[object, ...]] = [("", "memory before", "per connection", "CPU while idle")]
     for name in chosen(options):
         with stage() as (folder, processes):

@@ -25,12 +25,14 @@ class Options:
     @ivar seconds: of each round.
     @ivar rounds: that count.
     @ivar connections: that ask at the same time, unless a row says otherwise.
+    @ivar rate: requests per second, of rows with a fixed rate; 0 = what they choose.
     """
 
     only: tuple[str, ...] = ()
     seconds: float = 4.0
     rounds: int = 5
     connections: int = 64
+    rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

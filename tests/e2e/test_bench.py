@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,7 +115,7 @@ def test_connections_are_counted_when_all_are_open() -> None:
 
 @pytest.mark.usefixtures("rivals")
 def test_latency_is_told_at_one_rate() -> None:
-    table = latency.measure(few(seconds=0.5), rate=200)
+    table = latency.measure(few(seconds=0.5, rate=200.0))
     answers = {row[0]: (row[-2], row[-1]) for row in table.rows[1:]}
     assert answers == dict.fromkeys((latency.DIRECT, "nginx", EPOLL), ("100", 0))
 
