@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     renew = commands.add_parser(
         "upgrade",
         help="Have a running gateway with workers take the code that is installed now.",
-        description="Have a running gateway with workers take the code that is installed now.  Its log says how it goes.",
+        description="Have a running gateway with workers take the code that is installed now; see its log.",
     )
     which = renew.add_mutually_exclusive_group(required=True)
     which.add_argument("--pid", type=int, help="of the gateway")
