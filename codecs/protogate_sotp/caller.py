@@ -23,10 +23,11 @@ from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREA
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
-from protogate_sotp.codings import IDS, Unpacked
+from protogate_sotp.codings import CAPABILITIES, IDS, Unpacked
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
+from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
-from protogate_sotp.heads import Bad, read_response, write_request
+from protogate_sotp.heads import read_response, write_request
 from protogate_sotp.link import MISSED, Link, Settings
 from protogate_sotp.streams import BODY, DONE, HEAD, Ask
 
@@ -88,16 +89,17 @@ class Client(Link):
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
-        headers, body, ledger = request.headers, request.body, request.ledger
-        capabilities = self.peer_hello.capabilities
-        coding = headers.get(b"content-encoding") if body is not None else None
-        if coding is not None and body is not None and IDS.get(coding, 0) & ~capabilities:
-            broken = Abort("the compression of the request is broken", CLIENT, 400, error="http_request_error")
-            request.body = Unpacked(body, coding, broken)
-            headers.remove(b"content-encoding")
-        elapsed = 0.0 if ledger is None else self.now() - ledger.head
+        body, ledger, capabilities = request.body, request.ledger, self.peer_hello.capabilities
+        if body is not None and ~capabilities & CAPABILITIES:
+            self._unpack(request, body, capabilities)
         try:
-            head, wait = write_request(request, capabilities, self.context.count, self.settings.deadline, elapsed)
+            head, wait = write_request(
+                request,
+                capabilities,
+                self.context.count,
+                self.settings.deadline,
+                float if ledger is None else lambda: self.now() - ledger.head,
+            )
             if len(head) > self.peer_hello.heads:
                 raise Bad("the head of a request is too large for the upstream", "invalid_request_refused", 500)
         except Bad as bad:
@@ -109,12 +111,20 @@ class Client(Link):
         half = self.streams[number] = Ask(self)
         half.setup(number, HEAD)
         half.head, half.method, half.upgrade, half.interims = head, request.method, request.upgrade, 0
-        half.expect = body is not None and request.upgrade is None and _EXPECT in headers
+        half.expect = body is not None and request.upgrade is None and _EXPECT in request.headers
         if wait:
             half.late = half.moved + wait / 1000
             self.watch(wait / 1000)
         self.watch(min(self.look(), CONTINUE if half.expect else inf, self.context.timeouts.response_head or inf))
         return half.begin(request)
+
+    def _unpack(self, request: Request, body: IBody, capabilities: int) -> None:
+        """What the server cannot unpack is unpacked here."""
+        coding = request.headers.get(b"content-encoding")
+        if coding is not None and IDS.get(coding, 0) & ~capabilities:
+            broken = Abort("the compression of the request is broken", CLIENT, 400, error="http_request_error")
+            request.body = Unpacked(body, coding, broken)
+            request.headers.remove(b"content-encoding")
 
     # -- answers
 
@@ -125,7 +135,7 @@ class Client(Link):
             return None
         if stream.state != HEAD:
             raise Fault("wrong_state")
-        stream.heard = self.now()
+        stream.heard = self.heard
         try:
             return self._told_by(stream, flags, payload)
         except Fault as fault:

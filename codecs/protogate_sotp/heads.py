@@ -1,11 +1,10 @@
 """
-Heads: the payload of REQUEST, RESPONSE and TRAILERS, and what they are as fields of the model (docs/sotp.md).
+Heads: the payload of REQUEST, RESPONSE and TRAILERS, and what they are in the model (docs/sotp.md).
 
 Rules
-- Lengths are added up once, at the end: what is cut off, and what is left over, is the same fault.
-- Bytes are checked by patterns only.  Names are lower-case tokens; fields of framing and of the connection are none.
-- What is written is checked as well: a module cannot put onto the wire what a peer must refuse.
-- What does not fit is never cut or left out: the message is refused.
+- What is wrong with a request is noted beside all that could be read: somebody will want to know who sent it.
+- Bytes are checked by patterns only, those that are written too.
+- A POST to a service and an operation is that; every other request is carried as the HTTP that it is.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from protogate.message import CONNECT, Field, Request, Response, spellings
+from protogate.message import CONNECT, Field, Request, Response
+from protogate_sotp import fields
 from protogate_sotp.codings import CODINGS, IDS
+from protogate_sotp.fields import Bad
 from protogate_sotp.status import NAME, TABLE, http_of
 
 if TYPE_CHECKING:
@@ -50,32 +51,6 @@ _RESPONSE: Final = struct.Struct("!HHBBBxH")
 _LENGTH: Final = struct.Struct("!Q")
 _WAY: Final = struct.Struct("!BBH")
 _COUNT: Final = struct.Struct("!H")
-_PAIR: Final = struct.Struct("!BH")
-_pair: Final = _PAIR.unpack_from
-_pack: Final = _PAIR.pack
-
-_CLOSED: Final = frozenset(
-    (
-        b"connection",
-        b"content-length",
-        b"host",
-        b"http2-settings",
-        b"keep-alive",
-        b"proxy",
-        b"proxy-connection",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"te",
-        b"expect",
-    )
-)
-_CONDITIONAL: Final = {b"te": b"trailers", b"expect": b"100-continue"}
-"""Those that may stand there with this one value."""
-FORBIDDEN: Final = (_CLOSED | frozenset().union(*map(spellings, _CLOSED))) - set(_CONDITIONAL)
-"""Fields of framing or of the connection, also as those spell them who see no difference between C{_} and C{-}."""
-
-_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 _METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++").fullmatch
 _TARGET: Final = re.compile(rb"/[\x21\x22\x24-\x7e]*+|\*").fullmatch
 _AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
@@ -88,25 +63,7 @@ _DEADLINE: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _TYPE: Final = re.compile(rb"application/x-sotp; type=([1-9][0-9]{0,2})").fullmatch
 _STATUS: Final = re.compile(rb"0|[1-9][0-9]{0,4}").fullmatch
-_TEXT: Final = bytes([9, *range(32, 127), *range(128, 256)])
 _UPGRADES: Final = frozenset((b"", b"websocket", CONNECT))
-
-_known: set[bytes] = set()
-"""Names that were seen and may stand there: a few thousand."""
-KNOWN: Final = 4096
-
-
-class Bad(Exception):
-    """
-    What was read, or is to be written, is no head.
-
-    @ivar event: counted as.
-    @ivar status: of the answer, as HTTP has it.
-    """
-
-    def __init__(self, text: str, event: str = "malformed_head", status: int = 400) -> None:
-        super().__init__(text)
-        self.text, self.event, self.status = text, event, status
 
 
 class Asked:
@@ -142,102 +99,7 @@ class Asked:
         self.bad: Bad | None = None
 
 
-# -- fields
-
-
-def read_fields(data: bytes, at: int, count: int) -> list[Field]:
-    """
-    So many pairs, which must be all that is left.
-
-    @raise Bad: they are not, or one of them is no field.
-    """
-    out: list[Field] = []
-    try:
-        for _ in range(count):
-            name, value = _pair(data, at)
-            middle = at + 3 + name
-            out.append((data[at + 3 : middle], data[middle : middle + value]))
-            at = middle + value
-    except struct.error:
-        raise Bad("the metadata is cut off") from None
-    if at != len(data):
-        raise Bad("the metadata is not as long as the frame")
-    if out:
-        _check(out)
-    return out
-
-
-def _check(fields: list[Field]) -> None:
-    """See that each is a field."""
-    if not _known.issuperset([name for name, _ in fields]):
-        for name, value in fields:
-            if name not in _known:
-                _admit(name, value)
-    if _unfit([value for _, value in fields]):
-        raise Bad("a value in the metadata is none")
-
-
-def _unfit(values: list[bytes]) -> bool:
-    """Whether one of them holds a control character, or begins or ends with white space."""
-    text = b"\n%b\n" % b"\n".join(values)
-    return (
-        len(text.translate(None, _TEXT)) != len(values) + 1
-        or b"\n " in text
-        or b" \n" in text
-        or b"\n\t" in text
-        or b"\t\n" in text
-    )
-
-
-def _admit(name: bytes, value: bytes) -> None:
-    wanted = _CONDITIONAL.get(name)
-    if wanted is not None:
-        if value.lower() != wanted:
-            raise (
-                Bad("an expectation that is not 100-continue", "unknown_expectation", 417)
-                if name == b"expect"
-                else Bad("te may say trailers only")
-            )
-    elif name in FORBIDDEN:
-        raise Bad("a field of framing or of a connection in the metadata", "bad_framing")
-    elif not _TOKEN(name) or len(name) > 255:
-        raise Bad("a name in the metadata is none")
-    elif len(_known) < KNOWN and len(name) < 64:
-        _known.add(name)
-
-
-def write_fields(fields: Iterable[Field], count: Callable[[str], None]) -> list[Field]:
-    """What may be sent of them; each of the others is counted."""
-    out = list(fields)
-    if _known.issuperset([name for name, _ in out]) and not _unfit([value for _, value in out]):
-        return out
-    kept = []
-    for name, value in out:
-        lowered = name.lower()
-        try:
-            if lowered not in _known:
-                _admit(lowered, value)
-            bare = value.strip(b" \t")
-            if _unfit([bare]):
-                raise Bad("a value is none")
-        except Bad:
-            if lowered not in _CLOSED:
-                count("invalid_field_dropped")
-        else:
-            kept.append((lowered, bare))
-    return kept
-
-
-def packed(fields: list[Field]) -> bytes:
-    """
-    Their pairs, one after the other.
-
-    @raise Bad: one is too long, or they are too many.
-    """
-    try:
-        return b"".join([_pack(len(name), len(value)) + name + value for name, value in fields])
-    except struct.error:
-        raise Bad("a field that is too long for SOTP", "invalid_request_refused", 500) from None
+# -- trailers
 
 
 def read_trailers(data: bytes) -> list[Field]:
@@ -248,16 +110,17 @@ def read_trailers(data: bytes) -> list[Field]:
     """
     if len(data) < _COUNT.size:
         raise Bad("trailers without a count")
-    return read_fields(data, _COUNT.size, _COUNT.unpack_from(data)[0])
+    return fields.read(data, _COUNT.size, _COUNT.unpack_from(data)[0])
 
 
-def write_trailers(fields: list[Field]) -> bytes:
+def write_trailers(trailers: Iterable[Field], count: Callable[[str], None]) -> bytes:
     """
-    The payload of TRAILERS.
+    The payload of TRAILERS; empty when none may be sent.
 
     @raise Bad: they do not fit.
     """
-    return _counted(_COUNT, len(fields)) + packed(fields)
+    number, pairs = fields.write(list(trailers), count)
+    return _counted(_COUNT, number) + pairs if number else b""
 
 
 def _counted(form: struct.Struct, *values: int) -> bytes:
@@ -312,8 +175,8 @@ def _read_metadata(data: bytes, at: int, count: int, limits: Limits, made: Asked
     size = len(data) - at - 3 * count
     if size > limits.headers:
         raise Bad("the metadata is too large", "headers_too_large", 431)
-    fields = made.fields = read_fields(data, at, count)
-    if size > limits.header_line and max([len(name) + len(value) for name, value in fields]) > limits.header_line:
+    found = made.fields = fields.read(data, at, count)
+    if size > limits.header_line and max([len(name) + len(value) for name, value in found]) > limits.header_line:
         raise Bad("a field is too long", "header_line_too_long", 431)
 
 
@@ -401,17 +264,18 @@ def _aims(method: bytes, target: bytes, token: bytes) -> bool:
     return _TARGET(target) is not None and (target != b"*" or method == b"OPTIONS")
 
 
-def _add_content(fields: list[Field], kind: int, coding: int) -> None:
+def _add_content(found: list[Field], kind: int, coding: int) -> None:
     """Serialization and compression, as fields."""
+    names = [name for name, _ in found]
     if kind:
-        if any(name == b"content-type" for name, _ in fields):
+        if b"content-type" in names:
             raise Bad("a content-type beside a serialization type")
-        fields.append((b"content-type", TYPES.get(kind) or OTHER_TYPE % kind))
+        found.append((b"content-type", TYPES.get(kind) or OTHER_TYPE % kind))
     if coding:
         token = CODINGS.get(coding)
-        if token is None or any(name == b"content-encoding" for name, _ in fields):
+        if token is None or b"content-encoding" in names:
             raise Bad("unknown compression, or two of them")
-        fields.append((b"content-encoding", token))
+        found.append((b"content-encoding", token))
 
 
 def write_request(
@@ -419,85 +283,77 @@ def write_request(
     capabilities: int,
     count: Callable[[str], None],
     deadline: bytes = DEADLINE,
-    elapsed: float = 0.0,
+    over: Callable[[], float] = float,
 ) -> tuple[bytes, int]:
     """
     (payload of a REQUEST, its deadline in milliseconds or 0).
 
     @param capabilities: of the peer.
-    @param elapsed: seconds of the deadline that are over.
+    @param over: seconds of the deadline that are over.
     @raise Bad: it cannot be said in SOTP.
     """
-    fields = write_fields(request.headers, count)
-    fields, kind, coding, wait = _take_content(fields, capabilities, deadline)
+    headers, kind, coding, wait = _take(request.headers, capabilities, deadline)
     if wait:
-        wait = max(wait - round(elapsed * 1000), 1)
+        wait = max(wait - round(over() * 1000), 1)
+    number, pairs = fields.write(headers, count)
     body, method, target, authority = request.body, request.method, request.target, request.authority
     form = SECURE if request.scheme == b"https" else 0
     length = b""
     if body is not None and body.length is not None and request.upgrade is None:
         form |= LENGTH
         length = _LENGTH.pack(body.length)
-    pairs = packed(fields)
-    match = NATIVE(target) if method == b"POST" and request.upgrade is None else None
-    named = b"" if match is None else match[1]
-    number = 0
-    if match is not None and _DIGITS(named):
-        number = int(named) if _SERVICE(named) else 0
-        if not 0 < number < 1 << 32:
-            match = None
-    if match is not None:
-        if authority == named:
-            authority = b""
-        if number:
-            named = b""
-        called = match[2]
-        strings = b"%b%b%b%b" % (length, named, called, authority)
-        sizes = (len(named), len(called), len(authority))
-    else:
-        if not _METHOD(method) or not _aims(method, target, request.upgrade or b""):
-            raise Bad("a request that cannot be said in SOTP", "invalid_request_refused", 500)
-        upgrade = request.upgrade or b""
-        form |= HTTP
-        number = 0
-        way = _counted(_WAY, len(method), len(upgrade), len(target))
-        strings = b"".join((length, way, authority, method, target, upgrade))
-        sizes = (0, 0, len(authority))
     if not _AUTHORITY(authority):
         raise Bad("an authority that cannot be said in SOTP", "invalid_request_refused", 500)
-    return _counted(_REQUEST, number, wait, kind, coding, form, *sizes, len(fields)) + strings + pairs, wait
+    way = _native(target) if method == b"POST" and request.upgrade is None else None
+    if way is not None:
+        service, named, called = way
+        if authority == target[1 : -len(called) - 1]:
+            authority = b""
+        sizes = (len(named), len(called), len(authority))
+        strings = b"%b%b%b%b%b" % (length, named, called, authority, pairs)
+    else:
+        token = request.upgrade or b""
+        if not _METHOD(method) or not _aims(method, target, token):
+            raise Bad("a request that cannot be said in SOTP", "invalid_request_refused", 500)
+        form |= HTTP
+        service, sizes = 0, (0, 0, len(authority))
+        sized = _counted(_WAY, len(method), len(token), len(target))
+        strings = b"%b%b%b%b%b%b%b" % (length, sized, authority, method, target, token, pairs)
+    return _counted(_REQUEST, service, wait, kind, coding, form, *sizes, number) + strings, wait
 
 
-def _take_content(fields: list[Field], capabilities: int, deadline: bytes | None) -> tuple[list[Field], int, int, int]:
+def _native(target: bytes) -> tuple[int, bytes, bytes] | None:
+    """(number of the service or 0, its name or nothing, operation) of a target that has them."""
+    match = NATIVE(target)
+    if match is None:
+        return None
+    named, called = match.groups()
+    if len(called) > 255 or len(named) > 255:
+        return None
+    if not _DIGITS(named):
+        return 0, named, called
+    number = int(named) if _SERVICE(named) else 0
+    return (number, b"", called) if 0 < number < 1 << 32 else None
+
+
+def _take(headers: list[Field], capabilities: int, deadline: bytes) -> tuple[list[Field], int, int, int]:
     """(fields without those that have a place of their own, serialization, compression, deadline)."""
+    names = [name for name, _ in headers]
     kind = coding = wait = 0
-    for name, value in fields:
-        if name == b"content-type":
-            kind = _TYPE_IDS.get(value, 0)
-            if not kind:
-                match = _TYPE(value)
-                kind = int(match[1]) if match and int(match[1]) < 256 else 0
-        elif name == b"content-encoding":
-            coding = IDS.get(value, 0) & capabilities
-        elif name == deadline:
-            wait = min(int(value), 0xFFFFFFFF) if _DEADLINE(value) else 0
+    if b"content-type" in names and names.count(b"content-type") == 1:
+        value = headers[names.index(b"content-type")][1]
+        kind = _TYPE_IDS.get(value, 0)
+        if not kind and (match := _TYPE(value)):
+            kind = int(match[1]) if int(match[1]) < 256 else 0
+    if b"content-encoding" in names and names.count(b"content-encoding") == 1:
+        coding = IDS.get(headers[names.index(b"content-encoding")][1], 0) & capabilities
+    if deadline in names:
+        value = headers[names.index(deadline)][1]
+        wait = min(int(value), 0xFFFFFFFF) if _DEADLINE(value) else 0
     if not (kind or coding or wait):
-        return fields, 0, 0, 0
-    names = [name for name, _ in fields]
-    if names.count(b"content-type") > 1:
-        kind = 0
-    if names.count(b"content-encoding") > 1:
-        coding = 0
-    kept = [
-        field
-        for field in fields
-        if not (
-            (kind and field[0] == b"content-type")
-            or (coding and field[0] == b"content-encoding")
-            or (wait and field[0] == deadline)
-        )
-    ]
-    return kept, kind, coding, wait
+        return headers, 0, 0, 0
+    taken = (b"content-type" if kind else b"", b"content-encoding" if coding else b"", deadline if wait else b"")
+    return [field for field in headers if field[0] not in taken], kind, coding, wait
 
 
 # -- responses
@@ -538,13 +394,13 @@ def read_response(data: bytes) -> Told:
         status = http_of(code)
     elif not 100 <= status < 600:
         raise Bad("the HTTP status is none")
-    fields = read_fields(data, at, count)
+    found = fields.read(data, at, count)
     if kind or coding:
-        _add_content(fields, kind, coding)
+        _add_content(found, kind, coding)
     if code != TABLE[status]:
-        fields[:] = [field for field in fields if field[0] != NAME]
-        fields.append((NAME, b"%d" % code))
-    return Told(status, fields, length)
+        found[:] = [field for field in found if field[0] != NAME]
+        found.append((NAME, b"%d" % code))
+    return Told(status, found, length)
 
 
 def write_response(response: Response, length: int | None, capabilities: int, count: Callable[[str], None]) -> bytes:
@@ -554,19 +410,18 @@ def write_response(response: Response, length: int | None, capabilities: int, co
     @param length: of its content, or of what that would be.
     @raise Bad: it cannot be said in SOTP.
     """
-    status = response.status
-    fields, kind, coding, _ = _take_content(write_fields(response.headers, count), capabilities, None)
+    status, headers = response.status, response.headers
     code = TABLE[status]
-    for name, value in fields:
-        if name == NAME:
-            code = _exact(value, status)
-            fields = [field for field in fields if field[0] != NAME]
-            break
+    exact = headers.get(NAME)
+    if exact is not None:
+        code = _exact(exact, status)
+        headers = [field for field in headers if field[0] != NAME]  # type: ignore[assignment]
+    rest, kind, coding, _ = _take(headers, capabilities, b"")
+    number, pairs = fields.write(rest, count)
     shown = 0 if http_of(code) == status else status
-    head = _counted(_RESPONSE, code, shown, kind, coding, 0 if length is None else LENGTH, len(fields))
-    if length is not None:
-        head += _LENGTH.pack(length)
-    return head + packed(fields)
+    if length is None:
+        return _counted(_RESPONSE, code, shown, kind, coding, 0, number) + pairs
+    return _counted(_RESPONSE, code, shown, kind, coding, LENGTH, number) + _LENGTH.pack(length) + pairs
 
 
 def _exact(value: bytes, status: int) -> int:

@@ -370,16 +370,17 @@ class Link(Connection):
 
     # -- writing
 
-    def flush(self) -> None:
-        tails = self.tails
-        if tails:
-            self.tails = []
-            self._corks += 1
-            for stream in tails:
-                stream.listed = False
-                stream.wake()
-            self._corks -= 1
-        super().flush()
+    def uncork(self) -> None:
+        self._corks -= 1
+        if not self._corks:
+            if self.tails:
+                self._corks = 1  # all of them in one piece
+                tails, self.tails = self.tails, []
+                for stream in tails:
+                    stream.listed = False
+                    stream.wake()
+                self._corks = 0
+            self.flush()
 
     def resumeProducing(self) -> None:
         self.full, self._replies = False, 0

@@ -18,8 +18,9 @@ from protogate.connection import specialised
 from protogate.errors import ALWAYS, CLIENT, GATEWAY, UPSTREAM, Abort
 from protogate.halves import CUT, ENDED, OPEN, Calling, Half, Serving
 from protogate.message import Field, Request, Response
-from protogate_sotp.codings import IDS, Unpacked
+from protogate_sotp.codings import CAPABILITIES, IDS, Unpacked
 from protogate_sotp.faults import CANCELLED, DEADLINE, INTERNAL, NONE, REFUSED, Fault
+from protogate_sotp.fields import Bad
 from protogate_sotp.frames import (
     DATA,
     END,
@@ -31,7 +32,7 @@ from protogate_sotp.frames import (
     credited,
     frame,
 )
-from protogate_sotp.heads import Bad, read_trailers, write_fields, write_response, write_trailers
+from protogate_sotp.heads import read_trailers, write_response, write_trailers
 
 if TYPE_CHECKING:
     from protogate_sotp.link import Link
@@ -111,7 +112,7 @@ class Stream(Half):
         self.owed, self.paused = 0, False
         self.queue, self.last, self.listed = b"", None, False
         self.left = None
-        self.heard = self.moved = connection.now()
+        self.heard = self.moved = connection.heard if state != HEAD else connection.now()
         self.late = 0.0
 
     # -- what comes
@@ -122,7 +123,7 @@ class Stream(Half):
         self.room -= size
         if self.room < 0:
             raise Fault("beyond_credit")
-        self.heard = self.connection.now()
+        self.heard = self.connection.heard
         due = self.due
         if due is not None:
             due = self.due = due - size
@@ -191,15 +192,17 @@ class Stream(Half):
     def push(self) -> bool:
         """Send what may be sent; whether that was the end."""
         connection, queue, last = self.connection, self.queue, self.last
+        most, moved = connection.peer_hello.data, False
         while queue:
-            size = min(len(queue), self.credit, connection.credit, connection.peer_hello.data)
+            size = min(len(queue), self.credit, connection.credit, most)
             if size <= 0:
                 self.queue = queue
+                if moved:
+                    self.moved = connection.now()
                 return False
-            data, queue = (queue, b"") if size == len(queue) else (queue[:size], queue[size:])
+            data, queue, moved = (queue, b"", True) if size == len(queue) else (queue[:size], queue[size:], True)
             self.credit -= size
             connection.credit -= size
-            self.moved = connection.now()
             if not queue and last == b"":
                 self.queue, self.last = b"", None
                 connection.put(frame(DATA, END, self.number, data))
@@ -220,10 +223,8 @@ class Stream(Half):
             return
         self.last = b""
         if trailers:
-            fields = write_fields(trailers, self.connection.context.count)
             try:
-                if fields:
-                    self.last = write_trailers(fields)
+                self.last = write_trailers(trailers, self.connection.context.count)
                 if len(self.last) > self.connection.peer_hello.heads:
                     raise Bad("trailers that are too large for the peer", "invalid_request_refused", 500)
             except Bad as bad:
@@ -314,10 +315,10 @@ class Answer(Stream, Serving):
             connection.put(frame(RESPONSE, INTERIM, self.number, head))
 
     def respond(self, response: Response) -> None:
-        if isinstance(response, Response) and response.body is not None:
+        known = self.connection.peer_hello.capabilities
+        if ~known & CAPABILITIES and isinstance(response, Response) and response.body is not None:
             coding = response.headers.get(b"content-encoding")
-            number = 0 if coding is None else IDS.get(coding, 0)
-            if coding is not None and number and not number & self.connection.peer_hello.capabilities:
+            if coding is not None and IDS.get(coding, 0) & ~known:
                 broken = Abort("the compression of the response is broken", UPSTREAM, 502, error="http_protocol_error")
                 response.body = Unpacked(response.body, coding, broken)
                 response.headers.remove(b"content-encoding")

@@ -13,10 +13,10 @@ from protogate.body import Whole
 from protogate.context import Limits, uncounted
 from protogate.message import Request, Response
 from protogate_sotp.faults import CODES, FAULTS
+from protogate_sotp.fields import Bad
 from protogate_sotp.frames import LEAST, NAMES, Hello
 from protogate_sotp.heads import (
     TYPES,
-    Bad,
     read_request,
     read_response,
     read_trailers,
@@ -91,7 +91,7 @@ def test_a_bad_response_is_refused_as_its_vector_says(each):
 def test_trailers_are_read_and_written_as_their_vector_says(each):
     data = bytes.fromhex(each["hex"])
     assert pairs(read_trailers(data)) == each["fields"]
-    assert write_trailers(fields(each["fields"])) == data
+    assert write_trailers(fields(each["fields"]), uncounted) == (data if each["fields"] else b"")
 
 
 # -- the page
