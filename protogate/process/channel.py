@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -32,7 +33,6 @@ LARGEST: Final = 64 << 20
 """Bytes of a frame: more than any configuration has."""
 
 _CHUNK: Final = 1 << 16
-_FLAGS: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _log = Logger()
 
 
@@ -194,11 +194,11 @@ class Channel:
     def doRead(self) -> None:
         """Twisted: there is something."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._line, _CHUNK, CARRIED + 53, _FLAGS)
+            data, descriptors = _received(self._line)
         except BlockingIOError:
             return
         except OSError:
-            data, descriptors = b"", []
+            data, descriptors = b"", array("i")
         self._descriptors.extend(descriptors)
         if not data:
             self._end()
@@ -266,6 +266,20 @@ class Channel:
             waiting.errback(Refused(message.text))
         else:
             waiting.callback(message)
+
+
+def _received(line: socket.socket) -> tuple[bytes, array[int]]:
+    """What is there.  (The recv_fds of Python 3.11 passes its flags over.)"""
+    came = array("i")
+    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    data, more, _, _ = line.recvmsg(_CHUNK, socket.CMSG_SPACE((CARRIED + 53) * came.itemsize), flags)
+    for level, kind, held in more:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            came.frombytes(held[: len(held) - len(held) % came.itemsize])
+    if not flags:
+        for descriptor in came:
+            os.set_inheritable(descriptor, False)
+    return data, came
 
 
 def _close(descriptors: Iterable[int]) -> None:
