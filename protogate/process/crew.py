@@ -159,7 +159,13 @@ class Crew:
             _log.error("{worker} cannot serve: {why}", worker=child, why=failure.getErrorMessage())
         elif not failure.check(Lost):  # its end is told when it is gone
             _log.failure("{worker} cannot serve", failure, worker=child)
-        child.kill(signal.SIGTERM)
+        if child.serving and self.slots.get(child.slot) is child:
+            del self.slots[child.slot]
+            self._count("worker_restarted")
+            self._dismiss(child)
+            self._fill(child.slot)
+        else:
+            child.kill(signal.SIGTERM)
 
     # -- another configuration
 
