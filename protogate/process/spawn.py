@@ -13,6 +13,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from twisted.internet.process import registerReapProcessHandler, unregisterReapProcessHandler
@@ -26,7 +27,7 @@ _OURS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 def spawn(arguments: Sequence[str], environ: Mapping[str, str], line: int, errors: int) -> int:
     """
-    Start a program, with nothing on standard input and our own standard output.
+    Start a program, with nothing on standard input, our own standard output, and no other descriptor of ours.
 
     @param line: becomes its descriptor L{LINE}.
     @param errors: becomes its standard error.
@@ -44,6 +45,7 @@ def spawn(arguments: Sequence[str], environ: Mapping[str, str], line: int, error
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, errors, 2),
                 (os.POSIX_SPAWN_DUP2, line, LINE),
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
             ],
             setsigmask=(),
             setsigdef=_OURS,
@@ -56,6 +58,16 @@ def spawn(arguments: Sequence[str], environ: Mapping[str, str], line: int, error
 def _above(descriptor: int) -> int:
     """A duplicate that no standard descriptor is."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LINE + 1)
+
+
+def _inheritable() -> list[int]:
+    """What a child would get although it was not meant for it: what our own parent left us."""
+    found = []
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the one that reads the folder is gone
+            if int(name) > LINE and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 class Watched:
