@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twisted.internet.defer import Deferred, fail
 from zope.interface import implementer
 
-from protogate.body import Body
+from protogate.body import Body, Whole
 from protogate.connection import specialised
 from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import OPEN, Half
@@ -27,7 +27,7 @@ from protogate_sotp.codings import CAPABILITIES, IDS, Unpacked
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
-from protogate_sotp.heads import read_response, write_request
+from protogate_sotp.heads import Told, read_response, write_request
 from protogate_sotp.link import MISSED, Link, Settings
 from protogate_sotp.streams import BODY, DONE, HEAD, Ask
 
@@ -82,7 +82,8 @@ class Client(Link):
         """Requests it would take right now."""
         if self.draining or self.dead or not self._up:
             return 0
-        return max(self.peer_hello.streams - len(self.streams), 0)
+        left = self.peer_hello.streams - len(self.streams)
+        return left if left > 0 else 0
 
     # -- requests
 
@@ -115,8 +116,15 @@ class Client(Link):
         if wait:
             half.late = half.moved + wait / 1000
             self.watch(wait / 1000)
-        self.watch(min(self.look(), CONTINUE if half.expect else inf, self.context.timeouts.response_head or inf))
-        return half.begin(request)
+        self.watch(CONTINUE if half.expect else self.context.timeouts.response_head or inf)
+        answer = half.begin(request)
+        if half.writing == OPEN or half.queue or (not self._turn and self.unsent()):
+            self.watch(self.look())
+        return answer
+
+    def flushed(self, whole: bool) -> None:
+        if not whole:
+            self.watch(self.look())
 
     def _unpack(self, request: Request, body: IBody, capabilities: int) -> None:
         """What the server cannot unpack is unpacked here."""
@@ -128,7 +136,7 @@ class Client(Link):
 
     # -- answers
 
-    def told(self, number: int, flags: int, payload: bytes) -> Any:
+    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
         stream = self.streams.get(number)
         if stream is None:
             self.closed_stream(number)
@@ -137,12 +145,12 @@ class Client(Link):
             raise Fault("wrong_state")
         stream.heard = self.heard
         try:
-            return self._told_by(stream, flags, payload)
+            return self._told_by(stream, flags, payload, whole)
         except Fault as fault:
             self.spoil(stream, fault)
             return None
 
-    def _told_by(self, stream: Any, flags: int, payload: bytes) -> Any:
+    def _told_by(self, stream: Any, flags: int, payload: bytes, whole: bytes | None) -> Any:
         if len(payload) > self.context.limits.response_headers:
             self.context.count("response_headers_too_large")
             raise Fault("large_response")
@@ -156,27 +164,34 @@ class Client(Link):
                 raise Fault("bad_response")
             self._interim(stream, Response(status, made.fields))
             return None
-        switched = status == 101
-        if status < 200 and not (switched and stream.upgrade is not None and not ends):
+        if status < 200 and not (status == 101 and stream.upgrade is not None and not ends):
             raise Fault("bad_response")
         body: IBody | None = None
         if ends:
-            stream.state = DONE
-            if made.length:
-                if stream.method != b"HEAD" and status != 304:
-                    raise Fault("too_short")
-                made.fields.append((b"content-length", b"%d" % made.length))
+            stream.state, whole = DONE, None
+            self._describe(stream, made)
+        elif whole is not None and stream.upgrade is None and stream.whole(whole, made.length):
+            body = Whole(whole)
         else:
-            stream.state = BODY
+            stream.state, whole = BODY, None
             stream.due = made.length
             body = Body(stream, made.length)
         stream.expect = False
         stream.headed(Response(status, made.fields, body, "SOTP/1"))
-        if ends:
+        if whole is not None:
+            self.all_of(stream, whole)
+        elif ends:
             stream.ended()
-        elif not switched:
+        else:
             self.watch(self.context.timeouts.response_stall or inf)
         return stream
+
+    def _describe(self, stream: Any, made: Told) -> None:
+        """A length without content: that of HEAD and 304."""
+        if made.length:
+            if stream.method != b"HEAD" and made.status != 304:
+                raise Fault("too_short")
+            made.fields.append((b"content-length", b"%d" % made.length))
 
     def _interim(self, stream: Any, response: Response) -> None:
         stream.interims += 1

@@ -30,6 +30,10 @@ HTTP: Final = 2
 SECURE: Final = 4
 """Bit of C{form}, requests only: the client takes the way to be encrypted; C{https} instead of C{http}."""
 MOST_LENGTH: Final = (1 << 63) - 1
+WAYS: Final = 4096
+"""Services and operations that are remembered; all are forgotten when there are more."""
+LONGEST: Final = 128
+"""Bytes of one that is remembered."""
 
 TYPES: Final = {
     1: b"application/json",
@@ -63,6 +67,7 @@ _DEADLINE: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _TYPE: Final = re.compile(rb"application/x-sotp; type=([1-9][0-9]{0,2})").fullmatch
 _STATUS: Final = re.compile(rb"0|[1-9][0-9]{0,4}").fullmatch
+_ways: dict[tuple[tuple[int, int, int, int], bytes], tuple[str, bytes, bytes]] = {}
 _UPGRADES: Final = frozenset((b"", b"websocket", CONNECT))
 
 
@@ -199,15 +204,24 @@ def _read_form(data: bytes, at: int, form: int, made: Asked) -> int:
 def _read_native(data: bytes, at: int, sizes: tuple[int, int, int, int], made: Asked) -> int:
     """Service, operation and authority; returns where they end."""
     service, name, operation, authority = sizes
-    named = data[at : at + name]
-    at += name
-    called = data[at : at + operation]
-    at += operation
-    said = data[at : at + authority]
-    at += authority
-    if at > len(data):
+    end = at + name + operation + authority
+    if end > len(data):
         raise Bad("the head is cut off")
-    if name:
+    key = (sizes, data[at:end])
+    known = _ways.get(key)
+    if known is None:
+        known = _way_of(service, data[at : at + name], data[at + name : end - authority], data[end - authority : end])
+        if len(_ways) >= WAYS:
+            _ways.clear()
+        if end - at <= LONGEST:
+            _ways[key] = known
+    made.service, made.target, made.authority = known
+    return end
+
+
+def _way_of(service: int, named: bytes, called: bytes, said: bytes) -> tuple[str, bytes, bytes]:
+    """(service as text, target, authority) of a service and an operation."""
+    if named:
         if service or not _NAME(named):
             raise Bad("a service has either a number or a name", "bad_target")
     elif service:
@@ -218,10 +232,7 @@ def _read_native(data: bytes, at: int, sizes: tuple[int, int, int, int], made: A
         raise Bad("no operation", "bad_target")
     if not _AUTHORITY(said):
         raise Bad("bad authority", "bad_host")
-    made.service = named.decode("ascii")
-    made.target = b"/%b/%b" % (named, called)
-    made.authority = said or named
-    return at
+    return named.decode("ascii"), b"/%b/%b" % (named, called), said or named
 
 
 def _read_http(data: bytes, at: int, authority: int, made: Asked) -> int:
@@ -410,13 +421,14 @@ def write_response(response: Response, length: int | None, capabilities: int, co
     @param length: of its content, or of what that would be.
     @raise Bad: it cannot be said in SOTP.
     """
-    status, headers = response.status, response.headers
+    status = response.status
     code = TABLE[status]
-    exact = headers.get(NAME)
-    if exact is not None:
-        code = _exact(exact, status)
-        headers = [field for field in headers if field[0] != NAME]  # type: ignore[assignment]
-    rest, kind, coding, _ = _take(headers, capabilities, b"")
+    rest, kind, coding, _ = _take(response.headers, capabilities, b"")
+    for name, value in rest:
+        if name == NAME:
+            code = _exact(value, status)
+            rest = [field for field in rest if field[0] != NAME]
+            break
     number, pairs = fields.write(rest, count)
     shown = 0 if http_of(code) == status else status
     if length is None:

@@ -39,6 +39,7 @@ from protogate_sotp.frames import (
     RESPONSE,
     TRAILERS,
     VERSION,
+    Frame,
     Hello,
     Reader,
     cancelled,
@@ -133,11 +134,11 @@ class Link(Connection):
 
     # -- for the sides to fill in
 
-    def asked(self, number: int, flags: int, payload: bytes) -> Any:
+    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
         """A REQUEST; the new stream, or None."""
         raise Fault("wrong_side")
 
-    def told(self, number: int, flags: int, payload: bytes) -> Any:
+    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
         """A RESPONSE; the stream, when it is the final one, or None."""
         raise Fault("wrong_side")
 
@@ -197,13 +198,18 @@ class Link(Connection):
         """
         reader = self.reader
         new: list[Any] = []
-        for kind, flags, number, payload in reader.feed(data):
+        frames, last = reader.feed(data), -1
+        for place, (kind, flags, number, payload) in enumerate(frames):
             if kind == DATA:
-                self.data(number, flags, payload)
+                if place != last:
+                    self.data(number, flags, payload)
             elif kind <= RESPONSE and kind:
-                stream = self.head(kind, flags, number, payload)
+                whole = None if flags else following(frames, place + 1, number)
+                stream = self.head(kind, flags, number, payload, whole)
                 if stream is not None:
                     new.append(stream)
+                    if whole is not None and stream.state == DONE:
+                        last = place + 1
             else:
                 self.take(kind, flags, number, payload)
             if self.dead:
@@ -211,9 +217,13 @@ class Link(Connection):
         else:
             if reader.fault is not None:
                 raise reader.fault
-        for stream in new:  # also when that was the end: an answer that came whole counts
+        self.hand_on(new)
+
+    def hand_on(self, new: list[Any]) -> None:
+        """The read is used up: what it brought goes on, also when that was the end of the connection."""
+        for stream in new:
             self.fire(stream)
-        if reader.waiting and not self.dead:
+        if self.reader.waiting and not self.dead:
             self.incomplete()
         else:
             self.began = 0.0
@@ -224,13 +234,18 @@ class Link(Connection):
             self.began = self.heard
             self.watch(self.context.timeouts.client_header or inf)
 
-    def head(self, kind: int, flags: int, number: int, payload: bytes) -> Any:
-        """REQUEST or RESPONSE; the stream that is to be handed on, or None."""
+    def head(self, kind: int, flags: int, number: int, payload: bytes, whole: bytes | None) -> Any:
+        """
+        REQUEST or RESPONSE; the stream that is to be handed on, or None.
+
+        @param whole: all of its content, where the frame behind it is that.  It was used when the stream is DONE.
+        """
         if flags & ~_FLAGS[kind]:
             raise Fault("unknown_flags")
         if not self.greeted:
             raise Fault("no_hello")
-        return self.asked(number, flags, payload) if kind == REQUEST else self.told(number, flags, payload)
+        take = self.asked if kind == REQUEST else self.told
+        return take(number, flags, payload, whole)
 
     def data(self, number: int, flags: int, payload: bytes) -> None:
         """DATA, or a piece of it."""
@@ -308,6 +323,16 @@ class Link(Connection):
             stream.trailers(payload)
         except Fault as fault:
             self.spoil(stream, fault)
+
+    def all_of(self, stream: Any, whole: bytes) -> None:
+        """A message whose content came behind its head: it takes no credit of its stream, and gives it back at once."""
+        size = len(whole)
+        self.room -= size
+        if self.room < 0:
+            raise Fault("beyond_credit")
+        self.passed(size)
+        stream.incoming, stream.state = None, DONE
+        stream.ended()
 
     def closed_stream(self, number: int) -> None:
         """Something for a stream that is not there: it is over, or never was."""
@@ -440,3 +465,11 @@ class Link(Connection):
         super().end()
         self.streams = {}
         self.tails = []
+
+
+def following(frames: list[Frame], place: int, number: int) -> bytes | None:
+    """The content of a small message: it stands in the one frame behind its head."""
+    if place >= len(frames):
+        return None
+    kind, flags, stream, payload = frames[place]
+    return payload if kind == DATA and flags == END and stream == number else None

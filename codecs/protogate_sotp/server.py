@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.interfaces import ISSLTransport
 
-from protogate.body import Body
+from protogate.body import Body, Whole
 from protogate.connection import LINGER, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
-from protogate.interfaces import IService
+from protogate.interfaces import IBody, IService
 from protogate.message import Peer, Request
 from protogate_sotp.faults import DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
@@ -76,7 +76,7 @@ class Server(Link):
 
     # -- requests
 
-    def asked(self, number: int, flags: int, payload: bytes) -> Any:
+    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
         if number <= self.highest or not number & 1 or number > MOST_STREAM:
             raise Fault("wrong_number")
         self.highest = number
@@ -89,12 +89,16 @@ class Server(Link):
         ends = bool(flags & END)
         half.setup(number, DONE if ends else BODY)
         half.method, half.expect = made.method, False
-        reason, body = self._fault(made, ends), None
+        reason = self._fault(made, ends)
+        body: IBody | None = None
         if reason is not None:
-            half.reading = CUT
+            half.reading, whole = CUT, None
         elif ends:
             half.reading = ENDED
+        elif whole is not None and self._fits(half, made, whole):
+            body = Whole(whole)
         else:
+            whole = None
             body = Body(half, made.length)
             half.due = made.length
         request = Request(
@@ -111,16 +115,24 @@ class Server(Link):
         )
         request.service, request.malformed = made.service, reason
         if _EXPECT in made.fields:
-            half.expect = body is not None
+            half.expect = body is not None and whole is None
             if not half.expect:
                 request.headers.remove(b"expect")
         half.open(request, self.began)
+        if whole is not None:
+            half.ledger.received = len(whole)  # type: ignore[union-attr]
+            self.all_of(half, whole)
         if made.deadline and reason is None:
             half.late = half.heard + made.deadline / 1000
             self.watch(made.deadline / 1000)
-        if body is not None:
+        if body is not None and whole is None:
             self.watch(self._look(self.context.timeouts))
         return half
+
+    def _fits(self, half: Answer, made: Asked, whole: bytes) -> bool:
+        """Whether this is all of its content, and no more than there may be."""
+        most = self.context.limits.body
+        return half.whole(whole, made.length) and made.upgrade is None and not 0 < most < len(whole)
 
     def _fault(self, made: Asked, ends: bool) -> Abort | None:
         """What is wrong with a head, if anything."""

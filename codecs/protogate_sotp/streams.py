@@ -117,6 +117,10 @@ class Stream(Half):
 
     # -- what comes
 
+    def whole(self, data: bytes | None, length: int | None) -> bool:
+        """Whether these bytes are all of a content that has this length, as far as anybody said."""
+        return bool(data) and (length is None or length == len(data)) and len(data) <= self.room  # type: ignore[arg-type]
+
     def arrived(self, data: bytes) -> None:
         """Bytes of a DATA; the connection has taken them off its own credit."""
         size = len(data)
