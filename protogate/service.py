@@ -35,6 +35,7 @@ from protogate.interfaces import IService
 from protogate.loading import Loading
 from protogate.message import Request, Response
 from protogate.observe.accesslog import AccessLog, cannot_open
+from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.process.notify import Notify
@@ -136,6 +137,7 @@ class GatewayService(Service):
         self._opened = log
         self.admin = Admin(Own(self), reactor) if alone else None
         self._delay: Timer | None = None
+        self._blocked: Blocked | None = None
         self.ports = Ports(reactor, self.wheel, partial(Front, self), opener)
         self.clusters: Clusters | None = None
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
@@ -160,7 +162,13 @@ class GatewayService(Service):
         """Twisted."""
         self.privilegedStartService()
         super().startService()  # type: ignore[no-untyped-call]
+        if self._blocked is not None:
+            self._reactor.callWhenRunning(self._blocked.start)
         self._begin()
+
+    def watch_loop(self) -> None:
+        """Notice what holds the event loop up, from the start to the end: for one that is a process's purpose."""
+        self._blocked = Blocked(self._reactor, self.counters)
 
     def _begin(self) -> None:
         """It runs."""
@@ -206,6 +214,8 @@ class GatewayService(Service):
     def _closed(self, _: object) -> Deferred[None]:
         if self._resolver is not None:
             self._resolver.close()
+        if self._blocked is not None:
+            self._blocked.stop()
         self.wheel.stop()
         log, self._log = self._log, None
         ends: list[Deferred[Any]] = [] if log is None else [log.stop()]

@@ -164,6 +164,7 @@ class Worker:
             log=self._log,
         )
         self._log = None
+        service.watch_loop()
         service.startService()
         self.service = service
         # What is there now stays: the collector need not look at it again and again.
