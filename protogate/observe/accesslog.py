@@ -8,6 +8,8 @@ Rules
 - What a full disk cut in two is completed when there is room again; after a rotation the rest of it is left out.
 - Rotation is by rename: the file is opened anew when its name leads to another file or to none.
 - C{-} is standard output.  It is left as it is (blocking, shared with others): only the thread waits for its reader.
+- Several processes may append to one file: a write is whole lines, and no more than the kernel keeps together.  (In a
+  pipe that is L{PIPE} bytes: of a line that is longer, a part may end up elsewhere.)
 - Events are told once a minute, by L{protogate.observe.events}.
 """
 
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import stat
 import threading
 import time
 from collections import deque
@@ -44,6 +48,8 @@ MODE: Final = 0o640
 """Of a file that is made."""
 STDOUT: Final = "-"
 
+PIPE: Final = select.PIPE_BUF
+"""Bytes that a pipe keeps together."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 
 _log = Logger()
@@ -199,6 +205,7 @@ class _Writer:
         self._descriptor = -1
         self._identity: tuple[int, int] | None = None
         self._batch = memoryview(b"")
+        self._pipe = False
         self._cut = False  # the first line of the batch is written in part
         self._retry = 0.0
         self._failing = False
@@ -218,7 +225,7 @@ class _Writer:
         try:
             self._follow()
             while self._batch or self._fill(waiting):
-                written = os.write(self._descriptor, self._batch)
+                written = os.write(self._descriptor, self._piece())
                 self.written += bytes(self._batch[:written]).count(b"\n")
                 self._cut = self._batch[written - 1] != _LINE_FEED
                 self._batch = self._batch[written:]
@@ -231,6 +238,14 @@ class _Writer:
             self._failing = False
             _log.info("access log {file}: it is written again", file=self.file)
         return True
+
+    def _piece(self) -> memoryview:
+        """What of the batch is written at once."""
+        batch = self._batch
+        if not self._pipe or len(batch) <= PIPE:
+            return batch
+        end = bytes(batch[:PIPE]).rfind(b"\n")
+        return batch[: end + 1 if end >= 0 else bytes(batch).index(b"\n") + 1]
 
     def give_up(self, waiting: deque[Record]) -> None:
         """There will be no more attempt."""
@@ -264,7 +279,8 @@ class _Writer:
     def _follow(self) -> None:
         """Have the file open that the name leads to."""
         if self.file == STDOUT:
-            self._descriptor = 1
+            if self._descriptor == -1:
+                self._use(1)
             return
         try:
             found = os.stat(self.file)
@@ -283,6 +299,7 @@ class _Writer:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
         self._identity = (status.st_dev, status.st_ino)
+        self._pipe = stat.S_ISFIFO(status.st_mode)
 
     def _trouble(self, error: OSError, now: float) -> None:
         self._retry = now + RETRY

@@ -501,3 +501,23 @@ def test_a_thread_that_fails_says_so(
         log._thread.join(WAIT)
     assert len(flush_errors(ValueError)) == 1
     log.write(line(1))
+
+
+def test_what_is_written_at_once_to_a_pipe_stays_together() -> None:
+    """Others may write to it, too.  A pipe of packets shows what was one write."""
+    reads, writes = os.pipe2(os.O_DIRECT)
+    log = AccessLog(f"/proc/self/fd/{writes}", descriptor=writes)
+    lengths = (10, 3000, 1500, 2000, 6000, 10, 10, 3500)
+    for number, length in enumerate(lengths):
+        log.write(line(number, target="/" + "x" * length))
+    until(lambda: log.written == len(lengths))
+    log.close()
+    packets: list[bytes] = []
+    while packet := os.read(reads, 65536):
+        packets.append(packet)
+    os.close(reads)
+    assert ids(b"".join(packets)) == list(range(len(lengths)))
+    # 6000 bytes are too many for one packet, whatever we do: the kernel makes two of one write.
+    assert [len(packet) <= accesslog.PIPE for packet in packets] == [True] * len(packets)
+    assert sum(not packet.endswith(b"\n") for packet in packets) == 1
+    assert len(packets) <= 7
