@@ -159,6 +159,53 @@ def test_a_gateway_from_its_start_to_its_stop(neighbours: Neighbours, manager: M
     gateway.healthy()
 
 
+SLOW = """
+import time
+from zope.interface import implementer
+from protogate.interfaces import IModule, IModuleFactory
+
+@implementer(IModule)
+class Slow:
+    def process(self, exchange):
+        time.sleep(0.3)
+
+@implementer(IModuleFactory)
+class SlowFactory:
+    name, stages, guards = "slow", ("PRE_REQUEST",), False
+
+    def build(self, params):
+        return Slow()
+"""
+DROP_IN = """
+from protogate.interfaces import IModuleFactory
+from protogate.plugins import Plugin
+
+slow = Plugin(IModuleFactory, "slow", "acme_slow.SlowFactory")
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_module_that_blocks_is_named_and_counted(neighbours: Neighbours, workers: int) -> None:
+    site, admin = neighbours.directory / "site", free_port()
+    (site / "twisted" / "plugins").mkdir(parents=True)
+    (site / "acme_slow.py").write_text(SLOW)
+    (site / "twisted" / "plugins" / "acme_slow_plugin.py").write_text(DROP_IN)
+    settings = config(
+        free_port(),
+        gateway={"workers": workers},
+        admin={"address": f"127.0.0.1:{admin}"},
+        modules=[{"name": "slow", "stage": "PRE_REQUEST"}],
+    )
+    gateway, _ = begin(neighbours, settings, PYTHONPATH=str(site))
+    with wire(gateway.port) as client:
+        client.send(GET)
+        client.until(b"\r\n\r\n")
+    eventually(lambda: metrics(admin).get(("protogate_loop_blocked_total",), 0) >= 1, "it is counted")
+    assert metrics(admin)["protogate_loop_blocked_seconds_total",] > 0.1
+    gateway.says(f"{site / 'acme_slow.py'}:9 Slow.process")
+    gateway.healthy()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_gateway_takes_over_the_socket_that_systemd_opened(neighbours: Neighbours, workers: int) -> None:
     tool, port = need("systemd-socket-activate"), free_port()
