@@ -28,7 +28,7 @@ ROUNDS: Final = 40
 READS: Final = {"read", "readv", "recvfrom", "recvmsg"}
 WRITES: Final = {"write", "writev", "sendto", "sendmsg", "sendfile"}
 WAITS: Final = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "select", "futex", "nanosleep", "clock_nanosleep"}
-INPROC: Final = ("codecs", "get", "governed", "post", "download")
+INPROC: Final = ("codecs", "get", "governed")
 
 
 class Crowd:
@@ -126,6 +126,6 @@ def allocated(names: tuple[str, ...] = INPROC, requests: int = 320) -> Table:
         rows.append((name, f"{steps:,.0f}", f"{blocks:,.1f}", f"{size:,.0f}"))
     note = (
         "Counted by valgrind, without kernel and reactor. codecs: server and client codec alone; get and governed: the "
-        "whole gateway; post: 10 KiB; download: 100 KiB."
+        "whole gateway."
     )
     return Table("allocations", "Instructions and allocations in the gateway's own code", rows, note)

@@ -194,15 +194,21 @@ class Gateway(Process):
         return found
 
 
+def _ended(*_: object) -> None:
+    raise SystemExit("ended by SIGTERM")
+
+
 @contextlib.contextmanager
 def stage() -> Iterator[tuple[Path, list[Process]]]:
-    """A folder, and a list of processes that are stopped in the end."""
+    """A folder, and a list of processes that are stopped in the end, also when SIGTERM is the end."""
     folder = Path(tempfile.mkdtemp(prefix="protogate-bench-"))
     folder.chmod(0o755)
     processes: list[Process] = []
+    before = signal.signal(signal.SIGTERM, _ended)
     try:
         yield folder, processes
     finally:
+        signal.signal(signal.SIGTERM, before)
         for process in reversed(processes):
             process.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -77,6 +77,28 @@ def test_every_candidate_does_all_that_is_compared(governed: bool) -> None:
     assert {"nginx", EPOLL} <= set(started)
 
 
+def test_what_was_started_ends_also_when_the_bench_is_ended(tmp_path: Path) -> None:
+    script = tmp_path / "bench.py"
+    script.write_text(
+        "import sys, time\n"
+        f"sys.path.insert(0, {str(BENCH)!r})\n"
+        "from processes import Process, free_port, stage\n"
+        "with stage() as (folder, processes):\n"
+        "    port = free_port()\n"
+        "    server = [sys.executable, '-m', 'http.server', '--bind', '127.0.0.1', str(port)]\n"
+        "    processes.append(Process(server, '', port, folder / 'log'))\n"
+        "    print(processes[0].child.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        pid = int(bench.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        bench.terminate()
+        assert bench.wait(20) == 1
+    assert not Path(f"/proc/{pid}").exists()
+
+
 @pytest.mark.usefixtures("rivals")
 def test_a_candidate_that_does_less_is_not_compared() -> None:
     with stage() as (folder, processes):
