@@ -162,13 +162,12 @@ class GatewayService(Service):
         """Twisted."""
         self.privilegedStartService()
         super().startService()  # type: ignore[no-untyped-call]
-        if self._blocked is not None:
-            self._reactor.callWhenRunning(self._blocked.start)
         self._begin()
 
     def watch_loop(self) -> None:
-        """Notice what holds the event loop up, from the start to the end: for one that is a process's purpose."""
+        """From now on notice what holds the event loop up."""
         self._blocked = Blocked(self._reactor, self.counters)
+        self._reactor.callWhenRunning(self._blocked.start)
 
     def _begin(self) -> None:
         """It runs."""
@@ -176,6 +175,7 @@ class GatewayService(Service):
         self._follow()
         if self._signals is not None:
             self._signals.serve(self.reload, self._cannot_upgrade)
+            self.watch_loop()
         tell_addresses(self.addresses)
         self._notify.ready()
         self._notify.watch(self._reactor)

@@ -99,7 +99,6 @@ def make(path: str, begin: Begin, foreground: bool = True) -> GatewayService | S
         opener = Handed(inherited, built.config.listeners) if inherited else None
         one = ForegroundGateway if foreground else GatewayService
         service = one(path, built, opener=opener, notify=Notify.take())
-        service.watch_loop()
     del built, source
     # What is there now stays: the collector need not look at it again and again.
     gc.collect()

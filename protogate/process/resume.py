@@ -52,7 +52,9 @@ def main() -> None:
     first = _first(state, options.rehearse)
     if options.rehearse:
         rehearse(state)
-    elif state.begin.twistd:
+        return
+    upgrade.taken(state)
+    if state.begin.twistd:
         twistd(state, first)
     else:
         reactor = cli.installed(state.begin.reactor)

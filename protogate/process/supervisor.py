@@ -20,10 +20,8 @@ from twisted.logger import Logger
 
 from protogate.admin.port import Admin, Open
 from protogate.config.faults import ConfigFaults
-from protogate.config.model import Config
 from protogate.errors import ConfigError
 from protogate.loading import Loading
-from protogate.observe.accesslog import STDOUT, cannot_open, opened
 from protogate.observe.counters import Counters
 from protogate.observe.snapshot import Snapshot, Totals, merge
 from protogate.process import upgrade
@@ -33,6 +31,7 @@ from protogate.process.child import Begun, Child, Order
 from protogate.process.cores import cores, number_of
 from protogate.process.crew import Crew
 from protogate.process.draft import Draft, draft_quietly
+from protogate.process.logfile import LogFile
 from protogate.process.notify import Notify
 from protogate.process.sockets import Opening, Sockets
 from protogate.process.spawn import spawn
@@ -119,6 +118,7 @@ class Supervisor(Service):
         )
         self._one = DeferredLock()  # a reload and an upgrade are not for the same time
         self._now: Opened | None = None
+        self._log = LogFile(None if state is None else state.log)
         self._delay: Timer | None = None
         self._upgrading = False
 
@@ -137,6 +137,7 @@ class Supervisor(Service):
             self._now = Opened(self._before(self._state), self.sockets.find(self._state.sockets), None)
             return
         self._now = self._open(self.draft)
+        self._log.take(self.draft.config.access_log, self._now.order.log)
         self.sockets.take(self._now.opening)
         self.admin.take(self._now.pages)
 
@@ -183,7 +184,7 @@ class Supervisor(Service):
         try:
             pages = self.admin.open(config.admin)
             opening = self.sockets.open(config.listeners, workers)
-            log = self._open_log(config)
+            log = self._log.open(config.access_log)
         except (ConfigFaults, ConfigError) as error:
             self.admin.drop(pages)
             self.sockets.forget(opening)
@@ -201,21 +202,11 @@ class Supervisor(Service):
         )
         return Opened(order, opening, pages)
 
-    def _open_log(self, config: Config) -> int | None:
-        """For workers, who may not be able to open it."""
-        settings = config.access_log
-        if settings is None or settings.file == STDOUT:
-            return None
-        try:
-            return opened(settings.file)
-        except OSError as error:
-            raise cannot_open(error) from None
-
     def _shut(self, opened: Opened) -> None:
         """It is not to be in force after all."""
         self.admin.drop(opened.pages)
         self.sockets.forget(opened.opening)
-        _close_log(opened.order)
+        self._log.drop(opened.order.log)
 
     def _reload(self, draft: Draft) -> Deferred[None]:
         """L{Loading}: have all workers take it."""
@@ -236,9 +227,8 @@ class Supervisor(Service):
 
     def _put(self, draft: Draft, opened: Opened) -> None:
         """It is in force."""
-        before, self._now, self.draft = self._now, opened, draft
-        if before is not None:
-            _close_log(before.order)
+        self._now, self.draft = opened, draft
+        self._log.take(draft.config.access_log, opened.order.log)
         self.sockets.take(opened.opening)
         self.admin.take(opened.pages)
         self.totals.keep("listener", [listener.name for listener in draft.config.listeners])
@@ -307,6 +297,7 @@ class Supervisor(Service):
             sockets=self.sockets.keep(),
             children=[],
             counted=dict(merge((self.counters.snapshot(), self.totals.gone))),
+            log=self._log.held,
         )
 
     def _become(self, state: State) -> None:
@@ -352,6 +343,7 @@ class Supervisor(Service):
             drain=float(gateway.drain),
             hang=float(gateway.hang_timeout),
             cores=cores(gateway.pinning),
+            log=self._log.descriptor,
         )
 
     # -- the end
@@ -388,8 +380,7 @@ class Supervisor(Service):
 
     def _stopped(self, _: object) -> Deferred[Any]:
         self.wheel.stop()
-        if self._now is not None:
-            _close_log(self._now.order)
+        self._log.close()
         return DeferredList([self.admin.close()]).addCallback(self._ended)
 
     def _ended(self, _: object) -> None:
@@ -399,8 +390,3 @@ class Supervisor(Service):
 
     def _trouble(self, failure: Any) -> None:
         _log.failure("an upgrade went wrong", failure)
-
-
-def _close_log(order: Order) -> None:
-    if order.log is not None:
-        os.close(order.log)

@@ -71,6 +71,8 @@ class State(Struct):
     sockets: list[Kept]
     children: list[Begun]
     counted: dict[str, Any]
+    log: tuple[str, int] | None = None
+    """Of the access log: its name and descriptor."""
 
 
 def arguments(*options: str) -> list[str]:
@@ -129,11 +131,7 @@ def become(state: State) -> None:
     @raise OSError: it cannot be executed; signals are no longer held back, and nothing else has changed.
     """
     written = _written(state)
-    kept = [written.fileno()]
-    for each in state.sockets:
-        kept += each.descriptors
-    for child in state.children:
-        kept += [child.line, child.errors]
+    kept = [written.fileno(), *_descriptors(state)]
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     for number in kept:
         os.set_inheritable(number, True)
@@ -155,6 +153,21 @@ def read(number: int) -> State:
     with open(number, "rb") as file:
         file.seek(0)
         return msgspec.msgpack.decode(file.read(), type=State)
+
+
+def taken(state: State) -> None:
+    """The new program has what is in the state: it is for no child."""
+    for number in _descriptors(state):
+        os.set_inheritable(number, False)
+
+
+def _descriptors(state: State) -> list[int]:
+    found = [] if state.log is None else [state.log[1]]
+    for each in state.sockets:
+        found += each.descriptors
+    for child in state.children:
+        found += [child.line, child.errors]
+    return found
 
 
 def begun() -> None:

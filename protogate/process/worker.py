@@ -164,12 +164,12 @@ class Worker:
             log=self._log,
         )
         self._log = None
-        service.watch_loop()
-        service.startService()
-        self.service = service
         # What is there now stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        service.startService()
+        service.watch_loop()
+        self.service = service
 
     def _forget(self) -> None:
         prepared, self._prepared, self._first = self._prepared, None, None
