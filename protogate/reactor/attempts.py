@@ -50,11 +50,11 @@ class HandsOver:
             self.failIfNotConnected(result)
 
     def failIfNotConnected(self, err: Any) -> None:
+        if self._transport is not None and not self.connected:
+            self._transport.abandon()
         super().failIfNotConnected(err)  # type: ignore[misc]
         if not self.connected:
             self.disconnected = True
-            if self._transport is not None:
-                self._transport.abandon()
 
 
 class Attempt(HandsOver, tcp.Client):

@@ -29,11 +29,14 @@ def now(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 def drive(coroutine: Coroutine[Any, Any, Any], over: Callable[[Any], object]) -> None:
     """Run it up to where it waits, and on from there when that is there."""
+    result: Any
     try:
         future = coroutine.send(None)
     except StopIteration as end:
-        over(end.value)
+        result = end.value
     except Exception:
-        over(Failure())
+        result = Failure()
     else:
         future.add_done_callback(lambda _: drive(coroutine, over))
+        return
+    over(result)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.error import ConnectionLost, TimeoutError  # noqa: A004 - Twisted's
 from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
@@ -45,13 +45,14 @@ class TLS:
         return given if isinstance(given, TLS) else cls(given) if isinstance(given, SSLContext) else None
 
 
-def _reason(result: Failure | None) -> Failure:
-    """Why a handshake failed, in Twisted's words where it has any; None = the connection is gone."""
-    if result is not None and result.check(ConnectionAbortedError):
-        return Failure(TimeoutError("the TLS handshake took too long"))
-    if result is None or result.check(ConnectionError):
-        return Failure(ConnectionLost("the peer left during the TLS handshake"))
-    return result
+_LEFT: Final = ConnectionLost("the peer left during the TLS handshake")
+
+
+def _reason(failure: Failure) -> Failure:
+    """Why a handshake failed, in Twisted's words where it has any."""
+    if failure.check(ConnectionAbortedError):
+        return Failure(TimeoutError(string="the TLS handshake took too long"))
+    return Failure(_LEFT) if failure.check(ConnectionError) else failure
 
 
 class Secured(Transport):
@@ -88,11 +89,17 @@ class Secured(Transport):
         if not self._handshaking:
             return
         self._handshaking = False
-        if result is None or isinstance(result, Failure):
-            self.abandon()
-            self.refused(_reason(result))
+        if isinstance(result, Failure):
+            self._refuse(_reason(result))
+        elif result.get_extra_info("ssl_object") is None:  # the connection is gone
+            self._refuse(Failure(_LEFT))
         else:
+            result.writelines(())  # send what the handshake left, which would count as not taken by the kernel
             super().connection_made(result)
+
+    def _refuse(self, reason: Failure) -> None:
+        self.abandon()
+        self.refused(reason)
 
     def begin(self, protocol: Any) -> None:
         super().begin(protocol)

@@ -33,7 +33,9 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 
 
 def dispose(reactor: UVReactor) -> None:
-    """Let uvloop close what the reactor has begun to close, then close the loop."""
+    """Close the connections that no reactor of Twisted's would (paused ones), let uvloop do so, then close the loop."""
+    for transport in list(reactor.native):
+        transport.connectionLost(Failure(ConnectionError("the test is over")))
     reactor.loop.call_soon(reactor.loop.stop)
     reactor.loop.run_forever()
     for reader in list(reactor._internalReaders):

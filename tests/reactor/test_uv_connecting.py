@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def test_addresses(host: str, kind: type) -> None:
         server, client = Recorder(), Recorder()
         built: list[object] = []
         factory = One(server)
-        factory.buildProtocol = lambda address: built.append(address) or server  # type: ignore[method-assign,func-returns-value]
+        factory.buildProtocol = partial(_seen, built, server)  # type: ignore[method-assign]
         port = reactor.listenTCP(0, factory, interface=host)
         connector = reactor.connectTCP(host, port.getHost().port, One(client))
         await server.made
@@ -131,6 +132,11 @@ def test_addresses(host: str, kind: type) -> None:
     if host == "::1" and not _six():
         pytest.skip("there is no IPv6 here")
     test()
+
+
+def _seen(addresses: list[Any], protocol: Recorder, address: object) -> Recorder:
+    addresses.append(address)
+    return protocol
 
 
 def _six() -> bool:
@@ -181,7 +187,7 @@ async def test_an_adopted_connection(reactor: UVReactor) -> None:
     for family, sock, peer in ((socket.AF_INET, accepted, client), (socket.AF_UNIX, ours, theirs)):
         server, factory = Recorder(), One()
         seen: list[Any] = []
-        factory.buildProtocol = lambda address, seen=seen, server=server: seen.append(address) or server  # type: ignore
+        factory.buildProtocol = partial(_seen, seen, server)  # type: ignore[method-assign]
         transport = reactor.adoptStreamConnection(sock.fileno(), family, factory)
         sock.close()
         await server.made
