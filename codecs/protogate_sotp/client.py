@@ -307,7 +307,8 @@ class SotpClient:
         body = call.request.body
         again = call.data is not None or body is None or not body.attached
         if reason.retry == ALWAYS and again and call.attempts < ATTEMPTS and not self._closed:
-            self._enqueue(call)
+            if not self._send(call):
+                self._enqueue(call)
         else:
             self._failure(call, reason)
 

@@ -361,7 +361,7 @@ const operations = {
   big(stream) { answer(stream, {length: 3000000}, Buffer.alloc(3000000, 'b')); },
   trailers(stream) {
     stream.link.write(frame(RESPONSE, 0, stream.id, writeResponse({})));
-    stream.send(Buffer.from('one'), END, [['x-sum', '42']]);
+    stream.send(Buffer.from('one'), END, [['x-sum', '42'], ['x-pings', String(stream.link.pings)]].slice(0, stream.head.service === '1002' ? 2 : 1));
   },
   hints(stream) {
     stream.link.write(frame(RESPONSE, INTERIM, stream.id, writeResponse({http: 103, fields: [['link', '</a>']]})));
@@ -381,7 +381,7 @@ const operations = {
   broken(stream) {
     stream.link.write(frame(RESPONSE, 0, stream.id, writeResponse({length: 10})));
     stream.send(Buffer.from('some'));
-    stream.cancel(4, 'disk');
+    setTimeout(() => stream.cancel(4, 'disk'), 100);
   },
   gone(stream) { answer(stream, {}, Buffer.from(JSON.stringify({gone, waiting: waiting.size, links: links.size}))); },
   leave(stream) { // GOAWAY, and the rest
@@ -497,6 +497,7 @@ const ways = {
     return {size: stream.size, ended: stream.ended, cancelled: stream.cancelled.code};
   },
   async heartbeat(link) {
+    for (let at = 0; at < 2; at++) link.write(frame(PING, 0, 0, Buffer.from('are you?')));
     await until(() => link.pongs >= 2);
     return {pongs: link.pongs >= 2, closed: Boolean(link.closed)};
   },
