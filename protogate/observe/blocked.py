@@ -10,6 +10,7 @@ Rules
   laptop does not exist on this clock.
 - A call that keeps the interpreter to itself (a C function, the garbage collector) is found out about afterwards: the
   look is late, while CPU was used.
+- A turn in which exchanges come to their end is no call that blocks, however long the turn is: the loop is busy.
 - It is told once, with the stack; once a minute for each place.  What lasts longer than L{STUCK} is told while it
   lasts: the process may not live to its end.
 - Counting is done on the loop's thread; nothing of a frame is kept but names and numbers.
@@ -112,12 +113,12 @@ class Blocked:
     def _watch(self, waits: _Waits) -> None:
         loop, collector = self._loop, self._collector
         case: _Case | None = None
-        look = _Look(self._now(), waits, loop, collector)
+        look = _Look(self._now(), waits, loop, collector, self._done())
         while True:
             time.sleep(TICK)  # costs half of what waiting for a lock or an event does
             if not self._running:
                 return
-            last, look = look, _Look(self._now(), waits, loop, collector)
+            last, look = look, _Look(self._now(), waits, loop, collector, self._done())
             late = look.at - last.at - TICK
             # Nobody used a CPU: the whole process stood still, or was kept from running.
             still = max(late - (look.used - last.used), 0.0)
@@ -126,30 +127,30 @@ class Blocked:
             # This thread neither ran nor stood in the queue for a CPU: somebody kept the interpreter to himself.
             kept = late - (look.queued - last.queued) > KEPT
             held = late - still if kept else 0.0
-            if case is not None:
+            if case is not None and look.done != last.done and not self._answer:
+                # The call that held it up is over, and the turn goes on: whatever holds it up now began after that.
+                self._judge(case, case.net(last.at, last.waited))
+                case = _Case(look.at, look, look.collected, busy=True)
+            elif case is not None:
                 case.lost += still
                 if self._answer:
-                    self._judge(case)
+                    self._judge(case, case.net(self._answer, self._waited))
                     case = None
-                else:
-                    case.seen[loop.stack()] += 1
-                    if not case.told and case.net(look.at, look.waited) > STUCK:
-                        self._log(case, case.net(look.at, look.waited), "so far")
-            if case is None:
-                stack = loop.stack()
+                elif not case.told and case.net(look.at, look.waited) > STUCK:
+                    self._log(case, case.net(look.at, look.waited), "so far")
+            if case is None and (held > LIMIT - TICK or loop.stack()):
                 if held > LIMIT - TICK:
-                    case = _Case(look.at - held, look.waited, last.collected)
-                    case.seen[stack] += 1
-                elif stack:
-                    case = _Case(look.at, look.waited, look.collected)
-                if case is not None:
-                    self._answer = 0.0
-                    self._on_loop(self._turn)
+                    case = _Case(look.at - held, look, last.collected)
+                else:
+                    case = _Case(look.at, look, look.collected)
+                self._answer = 0.0
+                self._on_loop(self._turn)
+            if case is not None:
+                case.seen[loop.stack()] += 1
 
-    def _judge(self, case: _Case) -> None:
-        """The loop goes on: was it away for too long?"""
-        seconds = case.net(self._answer, self._waited)
-        if seconds >= LIMIT - TICK:
+    def _judge(self, case: _Case, seconds: float) -> None:
+        """It is over: did it take too long?"""
+        if seconds >= (LIMIT if case.busy else LIMIT - TICK):
             if not case.told:
                 self._log(case, seconds, "in all")
             self._on_loop(self._blocked, seconds + TICK / 2)
@@ -181,6 +182,10 @@ class Blocked:
             stack=written(stack),
         )
 
+    def _done(self) -> object:
+        counters = self._counters
+        return counters.counts.get("exchanges"), counters.tally.total.sum
+
     def _on_loop(self, function: Callable[..., object], *args: object) -> None:
         self._reactor.callFromThread(function, *args)
 
@@ -207,12 +212,13 @@ class _Look:
     @ivar queued: seconds that the looking thread was ready to run and had no CPU.
     @ivar waited: the same of the loop's.
     @ivar collected: seconds that garbage was collected.
+    @ivar done: changes with each exchange that is over.
     """
 
-    __slots__ = ("at", "collected", "queued", "used", "waited")
+    __slots__ = ("at", "collected", "done", "queued", "used", "waited")
 
-    def __init__(self, at: float, waits: _Waits, loop: _Loop, collector: _Collector) -> None:
-        self.at, self.used = at, time.process_time()
+    def __init__(self, at: float, waits: _Waits, loop: _Loop, collector: _Collector, done: object) -> None:
+        self.at, self.used, self.done = at, time.process_time(), done
         self.queued, self.waited, self.collected = waits.seconds(), loop.waits.seconds(), collector.seconds
 
 
@@ -224,13 +230,14 @@ class _Case:
     @ivar waited: seconds that its thread had waited for a CPU until then.
     @ivar collected: seconds that garbage had been collected until then.
     @ivar lost: seconds since then in which the process could not run.
+    @ivar busy: exchanges were over in the same turn: it may be many short calls.
     @ivar seen: where it was, how often.
     """
 
-    __slots__ = ("began", "collected", "lost", "seen", "told", "waited")
+    __slots__ = ("began", "busy", "collected", "lost", "seen", "told", "waited")
 
-    def __init__(self, began: float, waited: float, collected: float) -> None:
-        self.began, self.waited, self.collected = began, waited, collected
+    def __init__(self, began: float, look: _Look, collected: float, *, busy: bool = False) -> None:
+        self.began, self.waited, self.collected, self.busy = began, look.waited, collected, busy
         self.lost = 0.0
         self.seen: Counter[Stack] = Counter()
         self.told = False

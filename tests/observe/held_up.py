@@ -97,6 +97,19 @@ def stopped_at_work() -> None:
     time.sleep(0.7)
 
 
+def busy() -> None:
+    """A long turn with many exchanges: each of them is quick."""
+    for _ in range(40):
+        time.sleep(0.008)
+        counters.count("exchanges")
+
+
+def one_of_many() -> None:
+    """A long turn with many exchanges: one of them blocks."""
+    asleep()
+    busy()
+
+
 def stuck() -> None:
     """So long that it is told meanwhile."""
     time.sleep(1.6)
@@ -117,6 +130,7 @@ def module() -> None:
 
 
 told: list[dict[str, Any]] = []
+counters: Any = None
 
 
 def main() -> None:
@@ -133,6 +147,7 @@ def main() -> None:
             told.append({"place": event.get("place"), "text": formatEvent(event)})
 
     globalLogPublisher.addObserver(observe)
+    global counters
     counters = Counters()
     blocked = Blocked(reactor, counters)
     gc.collect()
