@@ -77,9 +77,12 @@ def test_nothing_is_lost_by_reloads_and_by_kills_only_what_the_killed_one_held(
 ) -> None:
     gateway = begin(neighbours, crowd(node, 2))
     with load(gateway.port) as clients:
-        for turn, workers in enumerate((2, 3, 2, 1, 2)):
+        began = 2
+        for turn, (workers, more) in enumerate(((2, 0), (3, 1), (2, 0), (1, 0), (2, 1))):
             gateway.hangup(crowd(node, workers, f"turn-{turn}"))
             assert ask(gateway.port)[1]["x-mark"] == f"turn-{turn}"
+            began += more
+            gateway.serving(began)
             clients.goes_on()
         eventually(lambda: gateway.log.count(" has left: exit status 0") == 2, "who is too many leaves")
         clients.goes_on()
@@ -254,7 +257,7 @@ def test_listeners_come_and_go_in_all_workers(neighbours: Neighbours, node: int,
     assert done.stdout == b"hello\n"
     assert len({ask(more)[1]["x-pid"] for _ in range(100)}) == 2
     gateway.hangup(crowd(node, 2, listeners=[web]))
-    assert not listens(more)
+    eventually(lambda: not listens(more), "the port is closed")
     assert not os.path.exists(path)
     assert not os.path.exists(f"{path}.lock")
     assert ask(gateway.port)[0] == 200
