@@ -79,7 +79,6 @@ class Blocked:
 
     def __init__(self, reactor: Any, counters: Counters, now: Callable[[], float] = time.monotonic) -> None:
         self._reactor, self._counters, self._now = reactor, counters, now
-        self._collector = _Collector(now)
         self._running = False
         self._answer = 0.0  # when the loop came to its next turn; 0 = it did not yet
         self._waited = 0.0  # of its thread, at that moment
@@ -88,15 +87,12 @@ class Blocked:
     def start(self) -> None:
         """Begin.  On the loop's thread, and once."""
         self._loop = _Loop(type(self._reactor).__module__)
-        self._collector.start()
         self._running = True
         threading.Thread(target=self._run, name="protogate event loop watch", daemon=True).start()
 
     def stop(self) -> None:
         """End.  Nothing is waited for: the thread ends at its next look.  Harmless when it has not begun."""
-        if self._running:
-            self._running = False
-            self._collector.stop()
+        self._running = False
 
     # -- on the thread
 
@@ -111,42 +107,47 @@ class Blocked:
             self._loop.waits.close()
 
     def _watch(self, waits: _Waits) -> None:
-        loop, collector = self._loop, self._collector
+        loop = self._loop
         case: _Case | None = None
-        look = _Look(self._now(), waits, loop, collector, self._done())
+        look = _Look(self._now(), waits, loop, self._done())
         while True:
             time.sleep(TICK)  # costs half of what waiting for a lock or an event does
             if not self._running:
                 return
-            last, look = look, _Look(self._now(), waits, loop, collector, self._done())
+            last, look = look, _Look(self._now(), waits, loop, self._done())
             late = look.at - last.at - TICK
             # Nobody used a CPU: the whole process stood still, or was kept from running.
             still = max(late - (look.used - last.used), 0.0)
             if still - max(look.queued - last.queued, look.waited - last.waited) > LIMIT:
                 self._on_loop(self._suspended)
             # This thread neither ran nor stood in the queue for a CPU: somebody kept the interpreter to himself.
-            kept = late - (look.queued - last.queued) > KEPT
-            held = late - still if kept else 0.0
+            kept = late - still if late - (look.queued - last.queued) > KEPT else 0.0
+            stack = loop.stack()
             if case is not None and look.done != last.done and not self._answer:
                 # The call that held it up is over, and the turn goes on: whatever holds it up now began after that.
                 self._judge(case, case.net(last.at, last.waited))
-                case = _Case(look.at, look, look.collected, busy=True)
+                case = _Case(look.at, look, busy=True)
             elif case is not None:
                 case.lost += still
+                case.kept += kept
+                case.collected = look.collections != case.collections
                 if self._answer:
                     self._judge(case, case.net(self._answer, self._waited))
                     case = None
                 elif not case.told and case.net(look.at, look.waited) > STUCK:
                     self._log(case, case.net(look.at, look.waited), "so far")
-            if case is None and (held > LIMIT - TICK or loop.stack()):
-                if held > LIMIT - TICK:
-                    case = _Case(look.at - held, look, last.collected)
-                else:
-                    case = _Case(look.at, look, look.collected)
+            if case is None and (kept > LIMIT - TICK or stack):
+                case = _Case(look.at, look)
+                if kept > LIMIT - TICK:  # it began before this look
+                    case.began -= kept
+                    case.kept = kept
+                    case.collections = last.collections
                 self._answer = 0.0
                 self._on_loop(self._turn)
             if case is not None:
-                case.seen[loop.stack()] += 1
+                case.seen[stack] += 1
+                # Perhaps this thread lost its CPU just now, while it had the interpreter.
+                case.lost += waits.seconds() - look.queued
 
     def _judge(self, case: _Case, seconds: float) -> None:
         """It is over: did it take too long?"""
@@ -157,11 +158,10 @@ class Blocked:
 
     def _log(self, case: _Case, seconds: float, how: str) -> None:
         case.told = True
-        collected = self._collector.seconds - case.collected
         stack, times = case.seen.most_common(1)[0] if case.seen else ((), 0)
         looks = sum(case.seen.values())
         where = culprit(stack)
-        if collected > seconds / 2:
+        if case.collected and case.kept > seconds / 2:
             place = "the garbage collector"
         elif where is None:
             place = "a C function or another thread"
@@ -178,7 +178,6 @@ class Blocked:
             place=place,
             times=times,
             looks=looks,
-            collected=round(1000 * collected),
             stack=written(stack),
         )
 
@@ -211,15 +210,16 @@ class _Look:
     @ivar used: seconds of CPU that the process used so far.
     @ivar queued: seconds that the looking thread was ready to run and had no CPU.
     @ivar waited: the same of the loop's.
-    @ivar collected: seconds that garbage was collected.
+    @ivar collections: how often all garbage was collected.
     @ivar done: changes with each exchange that is over.
     """
 
-    __slots__ = ("at", "collected", "done", "queued", "used", "waited")
+    __slots__ = ("at", "collections", "done", "queued", "used", "waited")
 
-    def __init__(self, at: float, waits: _Waits, loop: _Loop, collector: _Collector, done: object) -> None:
+    def __init__(self, at: float, waits: _Waits, loop: _Loop, done: object) -> None:
         self.at, self.used, self.done = at, time.process_time(), done
-        self.queued, self.waited, self.collected = waits.seconds(), loop.waits.seconds(), collector.seconds
+        self.queued, self.waited = waits.seconds(), loop.waits.seconds()
+        self.collections = gc.get_stats()[2]["collections"]
 
 
 class _Case:
@@ -228,19 +228,20 @@ class _Case:
 
     @ivar began: when.
     @ivar waited: seconds that its thread had waited for a CPU until then.
-    @ivar collected: seconds that garbage had been collected until then.
-    @ivar lost: seconds since then in which the process could not run.
     @ivar busy: exchanges were over in the same turn: it may be many short calls.
+    @ivar lost: seconds since then in which the process could not run.
+    @ivar kept: seconds in which somebody kept the interpreter to himself.
+    @ivar collected: all garbage was collected meanwhile.
     @ivar seen: where it was, how often.
     """
 
-    __slots__ = ("began", "busy", "collected", "lost", "seen", "told", "waited")
+    __slots__ = ("began", "busy", "collected", "collections", "kept", "lost", "seen", "told", "waited")
 
-    def __init__(self, began: float, look: _Look, collected: float, *, busy: bool = False) -> None:
-        self.began, self.waited, self.collected, self.busy = began, look.waited, collected, busy
-        self.lost = 0.0
+    def __init__(self, began: float, look: _Look, *, busy: bool = False) -> None:
+        self.began, self.waited, self.collections, self.busy = began, look.waited, look.collections, busy
+        self.lost = self.kept = 0.0
+        self.collected = self.told = False
         self.seen: Counter[Stack] = Counter()
-        self.told = False
 
     def net(self, end: float, waited: float) -> float:
         """Seconds that it had for its work, until then."""
@@ -321,32 +322,6 @@ class _Loop:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
-
-
-class _Collector:
-    """
-    How long full collections of garbage took: nothing of the interpreter runs meanwhile.
-
-    @ivar seconds: so far.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._began = 0.0
-        self.seconds = 0.0
-
-    def start(self) -> None:
-        gc.callbacks.append(self._heard)
-
-    def stop(self) -> None:
-        gc.callbacks.remove(self._heard)
-
-    def _heard(self, phase: str, info: dict[str, int]) -> None:
-        if info["generation"] == 2:
-            if phase == "start":
-                self._began = self._now()
-            else:
-                self.seconds += self._now() - self._began
 
 
 def culprit(stack: Stack) -> Frame | None:
