@@ -4,6 +4,7 @@ What holds for every test: it fails when it leaves something broken behind.
 - A failure that was logged and not taken with C{flush_errors} fails the test that logged it.  That includes "Unhandled
   error in Deferred", which only shows when the Deferred is collected: so garbage is collected after each test.
 - So does what is left on the reactor: delayed calls, open transports, listening ports.
+- C{TEST_REACTOR=protogate-uv} in the environment runs the tests on that reactor of Twisted's.
 - Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
   never awaited.
 """
@@ -14,12 +15,14 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
 from hypothesis import HealthCheck, settings
+from twisted.application.reactors import installReactor
 from twisted.internet.task import deferLater
 from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
@@ -34,6 +37,12 @@ settings.register_profile(
     "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+if "TEST_REACTOR" in os.environ:
+    # What it does for the reactors that it knows by name, before the first test.
+    pytest_twisted.reactor_installers["default"] = partial(
+        pytest_twisted._install_reactor, partial(installReactor, os.environ["TEST_REACTOR"]), object
+    )
 
 TURNS = 5
 """Turns of the reactor in which transports that were told to close may do so."""

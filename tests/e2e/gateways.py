@@ -2,12 +2,15 @@
 A gateway as its user starts it, and what its tests share: a client that speaks bytes, conditions that are waited for.
 
 - Every wait is for a condition and has an end; nothing sleeps for a fixed time and hopes.
+- C{GATEWAY_REACTOR=epoll} in the environment starts every gateway on that reactor of Twisted's; otherwise each runs on
+  the one that it would choose.
 - The gateway picks its port itself (port 0) and says which: no other program can be faster.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -54,11 +57,14 @@ def program(name: str) -> str:
 
 def command(start: Start, config: Path | str) -> list[str]:
     """How a user starts a gateway.  The daemon's log is C{daemon.log}, its process id in C{daemon.pid}."""
+    reactor = [f"--reactor={os.environ['GATEWAY_REACTOR']}"] if "GATEWAY_REACTOR" in os.environ else []
     if start == "twistd":
-        return [program("twistd"), "-n", "--pidfile=", "protogate", "-c", str(config)]
+        return [program("twistd"), *reactor, "-n", "--pidfile=", "protogate", "-c", str(config)]
     if start == "daemon":
-        return [program("twistd"), "--pidfile=daemon.pid", "--logfile=daemon.log", "protogate", "-c", str(config)]
-    return [program("protogate"), "run", "-c", str(config)]
+        return [
+            program("twistd"), *reactor, "--pidfile=daemon.pid", "--logfile=daemon.log", "protogate", "-c", str(config),
+        ]  # fmt: skip
+    return [program("protogate"), "run", *reactor, "-c", str(config)]
 
 
 def upstream(name: str, *ports: int, **settings: Any) -> dict[str, Any]:
