@@ -348,12 +348,11 @@ class GatewayService(Service):
 
     def _open_log(self, built: Build, descriptor: int | None) -> AccessLog | None:
         model = built.config.access_log
-        if model is None:
-            return None
-        if self._log is not None and self._log.file == model.file:
+        same = self._log is not None and model is not None and self._log.file == model.file
+        if model is None or same:
             if descriptor is not None:
                 os.close(descriptor)
-            return self._log
+            return self._log if same else None
         try:
             return AccessLog(model.file, count=self.counters.count, reactor=self._reactor, descriptor=descriptor)
         except OSError as error:
