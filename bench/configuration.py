@@ -100,6 +100,7 @@ def plain(
                 "name": "up",
                 "endpoints": [{"url": f"http://127.0.0.1:{upstream}"}],
                 "pool": {"maxPerEndpoint": POOL, "queue": 20_000},
+                "timeouts": {"queue": "60s"},  # of 10,000 at a time, nine in ten wait for their turn
             }
         ],
         "routes": rules(1) if routes is None else routes,

@@ -25,13 +25,18 @@ from pathlib import Path
 from typing import Final
 
 import candidates
+import configuration
+import growth
 import load
 from candidates import SMALL
+from idle import room
 from others.plan import Plan
 from processes import Process, binary, cells, free_port, stage
 
 RATE: Final = 499
 """Samples per second: no divisor of what else runs at regular times."""
+WAITING: Final = {"Condition.wait (threading.py)", "Blocked._watch (protogate/observe/blocked.py)"}
+"""Where threads sleep, which py-spy mostly takes for work."""
 ROOT: Final = str(Path(__file__).parent.parent)
 
 
@@ -39,10 +44,11 @@ def during(process: Process, seconds: float, connections: int, look: Callable[[]
     """A look at a gateway while it is asked."""
     found: list[str] = []
     looking = threading.Thread(target=lambda: found.append(look()))
-    timer = threading.Timer(0.5, looking.start)
+    settle = 0.5 + connections / 1_000  # until all are open
+    timer = threading.Timer(settle, looking.start)
     timer.start()
     try:
-        figure = load.ask(process, SMALL, seconds + 2, connections)
+        figure = load.ask(process, SMALL, seconds + settle + 2, connections)
     finally:
         timer.join()
         looking.join()
@@ -105,6 +111,8 @@ def functions(stacks: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
     for line in stacks.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = [short(frame) for frame in stack.split(";")]
+        if frames[-1] in WAITING:
+            continue
         own[frames[-1]] += int(count)
         files[frames[-1].partition("(")[2].partition(":")[0].rstrip(")")] += int(count)
         for frame in set(frames):
@@ -140,14 +148,15 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=40, help="functions that are named (default: 40)")
     parser.add_argument("--folded", default="", metavar="FILE", help="where the stacks go")
     options = parser.parse_args()
+    room(options.connections + configuration.POOL)
     with stage() as (folder, processes):
         processes.append(up := candidates.upstream(folder))
         plan = Plan(up.port, options.row == "governed")
         settings = candidates.settings(folder, "gateway", free_port(), plan)
         gateway = candidates.protogate(folder, "gateway", settings, reactor=options.reactor)
         processes.append(gateway)
-        load.ask(gateway, SMALL, 1, options.connections)  # warm up
-        plain = load.ask(gateway, SMALL, options.seconds, options.connections)
+        load.ask(gateway, SMALL, 1 + options.connections / 1_000, options.connections)  # warm up
+        plain = growth.window(gateway, up, options.seconds, options.connections)
         print(f"{plain.each * 1e6:.1f} µs/request, {plain.rate:,.0f} requests/s, {plain.errors} errors\n")
         pid = gateway.child.pid
         _, samples = during(gateway, options.seconds, options.connections, lambda: perf(pid, options.seconds))

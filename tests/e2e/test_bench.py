@@ -344,7 +344,8 @@ def test_what_profilers_say_is_understood() -> None:
     root = BENCH.parent
     own, within, files = hotspots.functions(
         f"run (/x/site-packages/twisted/internet/base.py:1);loop ({root}/codecs/protogate_http/stream1.py:7) 3\n"
-        f"run (/x/site-packages/twisted/internet/base.py:2) 2\n"
+        "run (/x/site-packages/twisted/internet/base.py:2) 2\n"
+        "Thread.run (threading.py:1002);Condition.wait (threading.py:331) 40\n"
     )
     assert own == Counter({"loop (protogate_http/stream1.py)": 3, "run (twisted/internet/base.py)": 2})
     assert within["run (twisted/internet/base.py)"] == 5
