@@ -308,6 +308,7 @@ class Crew:
         @return: fires when nobody accepts anything any more; and when nobody is left.
         """
         self._halt()
+        self._withdraw([child for child in self.others if not child.leaving])
         closed = DeferredList([self._dismiss(child) for child in list(self.slots.values())])
         self.slots.clear()
         ended: Deferred[None] = Deferred()
@@ -335,14 +336,14 @@ class Crew:
             child.hurry()
 
     def release(self) -> list[Child]:
-        """Look after nobody any more; gives those who serve or leave."""
+        """Look after nobody any more; gives everybody there is.  Who does not serve yet has to leave."""
         self._halt()
         for child in self.all:
             if child.limit and child.limit.active():
                 child.limit.cancel()
             if not child.serving:
-                child.kill()
-        return [child for child in self.all if child.serving]
+                child.leaving = True
+        return self.all
 
     # -- signs of life
 

@@ -282,7 +282,8 @@ class Supervisor(Service):
         elif self.running:
             _log.info("upgrade: this process becomes the new program")
             await self.admin.close()
-            self._become(self._left(self._begin))
+            if self.running:
+                self._become(self._left(self._begin))
 
     def _left(self, begin: Begin) -> State:
         """What the next program has to know, but for the workers."""

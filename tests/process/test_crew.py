@@ -455,6 +455,38 @@ def test_a_stop_while_one_is_waited_for_starts_nobody(world: World) -> None:
     assert not any(not child.gone for child in world.hired)
 
 
+def test_a_stop_ends_who_would_have_come(world: World) -> None:
+    world.start(1)
+    world.renew("two", 1)
+    told: list[str] = []
+    _, ended = world.crew.stop()
+    ended.addCallback(lambda _: told.append("ended"))
+    assert [child.asked[-1] for child in world.hired] == ["drain", "SIGTERM"]
+    for child in world.hired:
+        child.end()
+    assert told == ["ended"]
+
+
+def test_who_does_not_serve_yet_is_handed_on_to_leave(world: World) -> None:
+    world.start(2)
+    world.hired[0].end()
+    world.clock.advance(0)
+    one, fresh = world.hired[1:]
+    assert set(world.crew.release()) == {one, fresh}
+    assert (one.leaving, fresh.leaving) == (False, True)
+    world.clock.advance(START * 2)
+    assert one.asked == ["prepare one", "commit"]
+    other = World()
+    other.crew.start(order("one"), given("one"), [fresh])  # type: ignore[list-item]
+    assert fresh.asked[-1] == "SIGTERM"
+    assert [child.slot for child in other.hired] == [0, 1]
+    other.crew.stop()
+    for child in other.hired:
+        child.end()
+    fresh.crew = other.crew
+    fresh.end()
+
+
 @pytest.mark.parametrize("way", ["reload", "renew"])
 def test_what_a_stop_interrupts_is_over(world: World, way: str) -> None:
     world.start(1)
