@@ -55,7 +55,6 @@ class Client(Link):
     def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
         super().__init__(context, settings)
         self.ready = ready
-        self.began = 0.0
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -251,7 +250,8 @@ class Client(Link):
         self.draining = True
         if code:
             self.context.count("peer_complained")
-            self.why = Abort(f"the upstream ended the connection: {CODES.get(code, code)}: {text}", UPSTREAM, 502)
+            said = f"the upstream ended the connection: {CODES.get(code, code)}: {text}"
+            self.why = Abort(said, UPSTREAM, 502, IDEMPOTENT, error="connection_terminated")
         for stream in list(self.streams.values()):
             if stream.number > last:
                 self.forget(stream)

@@ -91,7 +91,7 @@ class _Collector:
         self._left -= len(data)
         if self._left < 0:
             self._body.stopProducing()
-            self._done.errback(Abort("the reply is too large", UPSTREAM, 502, error="http_response_body_size"))
+            self._done.errback(Abort("the reply is too large", UPSTREAM, 502))
         else:
             self._pieces.append(data)
 

@@ -73,6 +73,11 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _PACK(_FIRST | kind, flags << 24 | len(payload), stream) + payload
 
 
+def head(kind: int, flags: int, stream: int, size: int) -> bytes:
+    """What stands before a payload of that size."""
+    return _PACK(_FIRST | kind, flags << 24 | size, stream)
+
+
 class Reader:
     """
     Bytes of one direction of a connection, as frames.

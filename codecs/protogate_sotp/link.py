@@ -48,6 +48,7 @@ from protogate_sotp.frames import (
     frame,
     goaway,
     going,
+    head,
     hello,
 )
 from protogate_sotp.streams import BODY, DONE
@@ -55,6 +56,8 @@ from protogate_sotp.streams import BODY, DONE
 if TYPE_CHECKING:
     from protogate.context import Context, Limits
 
+LARGE: Final = 4096
+"""Bytes of a DATA that cost less to hand on beside their head than to copy."""
 REPLIES: Final = 1000
 """Answers to PINGs and refused requests that may wait for a peer who does not read."""
 MISSED: Final = 3
@@ -80,14 +83,14 @@ class Settings:
     def hello(self, limits: Limits) -> Hello:
         """Our HELLO, the same for all connections while the limits are."""
         if limits is not self._limits:
-            head = max(limits.headers + limits.request_line, limits.response_headers) + 4 * limits.header_count + 1024
+            heads = max(limits.headers + limits.request_line, limits.response_headers) + 4 * limits.header_count + 1024
             self._limits = limits
             self._hello = Hello(
                 heartbeat=self.heartbeat,
                 capabilities=CAPABILITIES,
                 streams=self.streams,
                 total=max(1 << 20, self.streams * 65536),  # else a few streams that nobody reads would stop the others
-                heads=min(max(LEAST.heads, head), 1 << 23),
+                heads=min(max(LEAST.heads, heads), 1 << 23),
             )
         return self._hello
 
@@ -102,6 +105,7 @@ class Link(Connection):
     @ivar tails: streams that wait for the uncork.
     @ivar beat: seconds between two heartbeats; 0 = none.
     @ivar heard: when something was read last.
+    @ivar began: when the first byte of a frame came that is not complete, or 0.0.
     @ivar why: what ended the connection, or None.
     """
 
@@ -122,7 +126,7 @@ class Link(Connection):
         self.reader = Reader(self.hello.sizes)
         self.streams: dict[int, Any] = {}
         self.tails: list[Any] = []
-        self.heard = self.began = self.now()
+        self.heard, self.began = self.now(), 0.0
 
     def halves(self) -> Collection[Half]:
         return self.streams.values()
@@ -394,6 +398,16 @@ class Link(Connection):
         self.put(data)
 
     # -- writing
+
+    def put_data(self, flags: int, number: int, data: bytes) -> None:
+        """A DATA; a large one is not copied."""
+        if len(data) < LARGE:
+            self.put(frame(DATA, flags, number, data))
+        else:
+            self._corks += 1
+            self.put(head(DATA, flags, number, len(data)))
+            self.put(data)
+            self.uncork()
 
     def uncork(self) -> None:
         self._corks -= 1

@@ -58,7 +58,6 @@ class Server(Link):
         super().__init__(context, settings)
         self.service = service
         self.peer = Peer()
-        self.began = 0.0
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -107,7 +106,7 @@ class Server(Link):
             made.fields,
             body,
             made.authority,
-            made.scheme,
+            b"https" if self.peer.tls else b"http",  # what we see, whatever the client believes
             made.upgrade,
             half.interim,
             "SOTP/1",

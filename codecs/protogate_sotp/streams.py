@@ -132,6 +132,7 @@ class Stream(Half):
         if due is not None:
             due = self.due = due - size
             if due < 0:
+                self.connection.passed(size)
                 raise Fault("too_long")
         if self.reading == OPEN:
             self.owed += size
@@ -209,10 +210,10 @@ class Stream(Half):
             connection.credit -= size
             if not queue and last == b"":
                 self.queue, self.last = b"", None
-                connection.put(frame(DATA, END, self.number, data))
+                connection.put_data(END, self.number, data)
                 self.sent()
                 return True
-            connection.put(frame(DATA, 0, self.number, data))
+            connection.put_data(0, self.number, data)
         self.queue = b""
         if last is None:
             return False

@@ -157,7 +157,7 @@ def test_a_reply_that_is_too_large_is_none():
     world.app.answer = lambda request: Response(200, [], giver.body)
     (error,) = world.ask(7, "x")
     assert isinstance(error, Abort)
-    assert error.error == "http_response_body_size"
+    assert error.reason == "the reply is too large"
     world.run()
     assert giver.stopped
     world.close()

@@ -121,6 +121,9 @@ class Lonely(RuleBasedStateMachine):
             held = sum(map(len, getattr(body, "held", None) or ()))
             assert held <= end.hello.window
             assert len(stream.queue) <= 1 << 20
+        if not end.dead:
+            owed = end._owed + sum(stream.owed for stream in end.streams.values())
+            assert end.hello.total - end.room == owed
 
     def teardown(self):
         self.end.close()
