@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ends import HELLO, VECTORS, End, frames
+from sotp_ends import HELLO, VECTORS, End, frames
 from twisted.internet.defer import Deferred
 
 import protogate_sotp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ends import HELLO, ORDER, VECTORS, End, frames, greeted
+from sotp_ends import HELLO, ORDER, VECTORS, End, frames, greeted
 from twisted.internet.defer import Deferred
 
 from protogate.context import Limits

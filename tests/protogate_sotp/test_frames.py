@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ends import VECTORS
 from hypothesis import given
 from hypothesis import strategies as st
+from sotp_ends import VECTORS
 
 from protogate_sotp.frames import (
     DATA,

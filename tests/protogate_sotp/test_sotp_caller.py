@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from ends import HELLO, End, frames, greeted
+from sotp_ends import HELLO, End, frames, greeted
 from twisted.internet.defer import CancelledError
 
 from protogate.body import Replay

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 
-from ends import HELLO, ORDER, VECTORS, End, frames
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from sotp_ends import HELLO, ORDER, VECTORS, End, frames
 from twisted.internet.defer import Deferred
 
 from protogate.errors import CLIENT, Abort

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from ends import HELLO, ORDER, End, frames, greeted
+from sotp_ends import HELLO, ORDER, End, frames, greeted
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred
 

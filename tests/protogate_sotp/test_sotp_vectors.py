@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from ends import VECTORS
+from sotp_ends import VECTORS
 
 from pages import DOCS, codes, table, tables
 from protogate.body import Whole
