@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twisted.internet.interfaces import IPushProducer
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.errors import Abort
 from protogate.interfaces import IBody, ISink
@@ -34,7 +34,6 @@ def deliver(sink: ISink, end: End) -> None:
         sink.abort(reason)
 
 
-@implementer(IBody, ISink)
 class Body:
     """
     What every codec makes for a message with content.
@@ -147,7 +146,9 @@ class Body:
                 self._source.resumeProducing()
 
 
-@implementer(IBody, ISink)
+classImplements(Body, IBody, ISink)
+
+
 class Replay:
     """
     A body that can be sent again: it keeps what it delivered, as long as that fits in limit bytes.
@@ -234,7 +235,9 @@ class Replay:
             deliver(sink, self._end)
 
 
-@implementer(IBody, ISink)
+classImplements(Replay, IBody, ISink)
+
+
 class Valve:
     """A body that whoever holds it can break off: L{cut}.  Nothing else is different from the body inside."""
 
@@ -289,6 +292,9 @@ class Valve:
             deliver(sink, end)
 
 
+classImplements(Valve, IBody, ISink)
+
+
 class Limit(Valve):
     """
     A body that breaks off with C{reason}, e.g. an Abort with status 413, as soon as more than C{limit} bytes come.
@@ -317,7 +323,6 @@ class Limit(Valve):
             super().write(data)
 
 
-@implementer(IBody)
 class Whole:
     """A body that is already there: what the gateway itself answers with.  It needs no source."""
 
@@ -352,3 +357,6 @@ class Whole:
 
     def stopProducing(self) -> None:
         self.attached, self._sink, self._data = True, None, b""
+
+
+classImplements(Whole, IBody)

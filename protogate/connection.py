@@ -21,12 +21,12 @@ from math import inf
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer, ISSLTransport
-from twisted.internet.protocol import Protocol
+from twisted.internet.interfaces import ILoggingContext, IProtocol, IPushProducer, ISSLTransport
 from twisted.internet.tcp import Client, Server
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.context import Context
 from protogate.errors import Abort
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST: Final = 65536
 """Collected bytes that are written without waiting for uncork()."""
 COPIED: Final = 16384
-"""Bytes up to which a piece is joined to others: a larger one is handed on by itself, which costs less than to copy it."""
+"""Bytes from which on a piece is not joined to others but handed on by itself: that costs less than to copy it."""
 PATIENCE: Final = 30.0
 """Seconds until a closing connection is aborted where the stall clock is off."""
 LINGER: Final = 5.0
@@ -80,8 +80,8 @@ def specialised(kind: Kind) -> Kind:
     return kind
 
 
-@implementer(IPushProducer)
-class Connection(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Connection:
     """
     @ivar context: clocks, limits and counters.
     @ivar closed: fires with None when the connection is gone.
@@ -91,16 +91,13 @@ class Connection(Protocol):
     @ivar lingering: all was said, only reading goes on.
     """
 
-    transport: Any
-    _write: Callable[[bytes], None] = staticmethod(_nowhere)
-    _writes: Callable[[list[bytes]], None] = staticmethod(_nowhere)
-    full = False
-    draining = False
-    dead = False
-    lingering = False
-
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.transport: Any = None
+        self.factory: Any = None  # for Twisted's Factory to set
+        self._write: Callable[[bytes], None] = _nowhere
+        self._writes: Callable[[list[bytes]], None] = _nowhere
+        self.full = self.draining = self.dead = self.lingering = False
         self.now = context.wheel.now
         self.closed: Deferred[None] = Deferred()
         self.timer = context.wheel.timer(self._rings)
@@ -121,6 +118,10 @@ class Connection(Protocol):
         return len(self.halves())
 
     # -- for the codec to fill in
+
+    def dataReceived(self, data: bytes) -> None:
+        """Twisted: something was read."""
+        raise NotImplementedError
 
     def halves(self) -> Collection[Half]:
         """The requests under way."""
@@ -143,6 +144,15 @@ class Connection(Protocol):
         raise NotImplementedError
 
     # -- writing
+
+    def makeConnection(self, transport: Any) -> None:
+        """Twisted."""
+        self.transport = transport
+        self.connectionMade()
+
+    def logPrefix(self) -> str:
+        """Twisted."""
+        return type(self).__name__
 
     def connectionMade(self) -> None:
         transport = self.transport
@@ -279,8 +289,8 @@ class Connection(Protocol):
 
     def _rings(self) -> None:
         self._due = inf
-        now = self.now()
-        if not self.dead:
+        now, dead = self.now(), self.dead
+        if not dead:
             delay = self.late(now)
             if self.dead:  # then its end has set the timer
                 return
@@ -362,7 +372,7 @@ class Connection(Protocol):
         for half in list(self.halves()):
             half.lost(self.gone(half))
 
-    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+    def connectionLost(self, reason: Failure) -> None:
         self.dead, self.lingering = True, False
         self._drop()
         self._write = self._writes = _nowhere
@@ -370,3 +380,6 @@ class Connection(Protocol):
         self.end()
         if not self.closed.called:
             self.closed.callback(None)
+
+
+classImplements(Connection, IProtocol, ILoggingContext, IPushProducer)

@@ -28,11 +28,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort
 from protogate.exchange.ledger import Ledger
@@ -52,7 +53,7 @@ CUT: Final = 2
 _log = Logger()
 
 
-@implementer(ISink, IPushProducer)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Half:
     """
     @ivar connection: the L{protogate.connection.Connection} it belongs to.
@@ -62,12 +63,10 @@ class Half:
     @ivar outgoing: the body that is being written, or None.
     @ivar reading: @ivar writing: OPEN, ENDED or CUT.
     @ivar tunnel: whether both directions are raw bytes by now.
-    @ivar answer: the Deferred of the response while it is awaited.
     @ivar ledger: where to note times, or None.
     """
 
     __slots__ = (
-        "answer",
         "connection",
         "incoming",
         "ledger",
@@ -85,7 +84,6 @@ class Half:
         self.response: Response | None = None
         self.incoming: ISink | None = None
         self.outgoing: IBody | None = None
-        self.answer: Deferred[Response] | None = None
         self.ledger: Ledger | None = None
         self.reading = self.writing = OPEN
         self.tunnel = False
@@ -144,7 +142,8 @@ class Half:
     def received(self, data: bytes) -> None:
         """Some bytes of the incoming body."""
         if self.reading == OPEN:
-            self.incoming.write(data)  # type: ignore[union-attr]
+            assert self.incoming is not None
+            self.incoming.write(data)
 
     def ended(self, trailers: Sequence[Field] | None = None) -> None:
         """The incoming body is complete."""
@@ -170,6 +169,9 @@ class Half:
         return True
 
 
+classImplements(Half, ISink, IPushProducer)
+
+
 def close(request: Request | None, reason: Abort | None) -> None:
     """Tell the exchange, once, and let go of it."""
     if request is None:
@@ -181,17 +183,21 @@ def close(request: Request | None, reason: Abort | None) -> None:
         _log.failure("request.closed() must not raise")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Serving(Half):
     """
     One request from a peer.
 
     The codec counts C{ledger.delivered} in its write().
+
+    @ivar answer: the Deferred of the response while it is awaited.
     """
 
-    __slots__ = ("_handling", "_reason")
+    __slots__ = ("_handling", "_reason", "answer")
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
+        self.answer: Deferred[Response] | None = None
         self._handling = False  # inside service.handle()
         self._reason = CLIENT_GONE  # why it was lost in there
 
@@ -242,7 +248,7 @@ class Serving(Half):
         else:
             self.respond(result)
 
-    def respond(self, response: Response) -> None:
+    def respond(self, response: object) -> None:
         """The final response is there."""
         if not isinstance(response, Response):
             self.failed(Failure(TypeError(f"handle() gave {response!r} instead of a Response")))
@@ -288,8 +294,11 @@ class Serving(Half):
 
     def received(self, data: bytes) -> None:
         if self.reading == OPEN:
-            self.ledger.received += len(data)  # type: ignore[union-attr]
-            self.incoming.write(data)  # type: ignore[union-attr]
+            ledger, incoming = self.ledger, self.incoming
+            assert ledger is not None
+            assert incoming is not None
+            ledger.received += len(data)
+            incoming.write(data)
 
     def ended(self, trailers: Sequence[Field] | None = None) -> None:
         if self.ledger is not None:
@@ -357,14 +366,21 @@ class Serving(Half):
             self.over()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Calling(Half):
     """
     One request to a peer.
 
     The codec notes C{ledger.sent} when the last byte of the request was flushed.
+
+    @ivar answer: the Deferred of the response while it is awaited.
     """
 
-    __slots__ = ()
+    __slots__ = ("answer",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.answer: Deferred[Response] | None = None
 
     def ask(self, request: Request, last: bool) -> None:
         """Write the head of the request; last = no body follows."""

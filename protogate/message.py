@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from protogate.errors import Abort
 from protogate.uri import cookies_of, host_of, query_of
 
@@ -33,6 +35,7 @@ def spellings(name: bytes) -> frozenset[bytes]:
     return frozenset(found) - {name}
 
 
+@mypyc_attr(native_class=False)
 class Headers(list[Field]):
     """Field lines in the order they came, as C{(lower-case name, value)}."""
 

@@ -367,6 +367,7 @@ class GatewayService(Service):
         reason = exchange.reason
         if reason is not None:
             count(f"failed_{reason.who.value}")
+        self.counters.tally.note(exchange)
         log = self._log
         if log is not None and log.wants(exchange):
             log.write(record(exchange))

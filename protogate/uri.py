@@ -104,8 +104,8 @@ _WRONG_AUTHORITY: Final = tuple(
 
 _SAFE: Final = rb"A-Za-z0-9_~!$&'()*+,=:@\-"
 """pchar (RFC 3986, 3.3) without percent-encoding, and without C{.} and C{;}, which may make a dot segment."""
-_COMMON_PATH: Final = re.compile(rb"(?:/[" + _SAFE + rb"][" + _SAFE + rb".;]*+)++/?+|/").fullmatch
-"""Most paths are canonical as they come: no escape, no empty segment, none that starts with a dot."""
+usual: Final = re.compile(rb"(?:/[" + _SAFE + rb"][" + _SAFE + rb".;]*+)++/?+|/").fullmatch
+"""Most paths are canonical as they come: no escape, no empty segment, none that starts with a dot, or none but one."""
 _BAD_PATH: Final = re.compile(rb"(?P<raw>[\x00-\x20\x7f\\#?])|%(?![0-9A-Fa-f]{2})|(?P<control>%(?:[01].|7[Ff]))")
 _SPELLING: Final = re.compile(rb"%..|[^/" + _SAFE + rb".;%]", re.DOTALL)
 _SLASH: Final = r"(?:%2F|%5C|%C0%AF|%C1%9C|%E0%80%AF|%E0%81%9C)"
@@ -168,7 +168,7 @@ def canonical(path: bytes) -> Canonical:
     are not paths); bad percent-encoding; white space and control characters, plain or encoded; a plain backslash, C{#}
     or C{?}; a climb above the root; dot segments that only another parser would see, see C{_HIDDEN}.
     """
-    if _COMMON_PATH(path):
+    if usual(path):
         return Canonical(path.decode("ascii"), True)
     if path[:1] != b"/":
         raise ValueError("the path does not start with a slash")

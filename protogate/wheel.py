@@ -140,6 +140,8 @@ class Wheel:
 
     def _schedule(self) -> None:
         """The next look comes when the next slot is due: a look in between would find nothing and be late after it."""
+        if self._tick is not None or not self._slots:
+            return
         resolution, now = self.resolution, self.now()
         delay = (int(now / resolution) + 1) * resolution - now
         self._tick = self._clock.callLater(max(delay, resolution / 64), self._turn)
@@ -168,5 +170,4 @@ class Wheel:
                     timer._function()
                 except Exception:
                     _log.failure("a deadline's function failed")
-        if self._slots and self._tick is None:
-            self._schedule()
+        self._schedule()

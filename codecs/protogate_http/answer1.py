@@ -17,8 +17,8 @@ from protogate.errors import Abort
 from protogate.halves import ENDED, OPEN, Serving
 from protogate.interfaces import IBody
 from protogate.message import Field, Response
-from protogate_http.semantics import accept, bodyless, described, key, sendable
-from protogate_http.wire1 import CLOSE, emit
+from protogate_http.semantics import accept, bodyless, described, key, sendable, serialize
+from protogate_http.wire1 import CLOSE
 
 if TYPE_CHECKING:
     from protogate_http.server1 import Server
@@ -31,29 +31,27 @@ _PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus
 STATUS: Final = [b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b"")) for status in range(600)]
 
 
-@specialised
 class Answer(Serving):
     """
     One request from a client.
 
+    @ivar server: C{connection}, as what it is.
     @ivar method: of the request.
     @ivar http10: whether it came as HTTP/1.0.
     @ivar keep: whether the connection may live on.
     @ivar expect: the client waits for 100 Continue.
     @ivar upgrade: C{request.upgrade}.
     @ivar size: length of the request body, 0 when unknown.
-    @ivar chunked: @ivar left: framing of the response: chunked, or bytes still due, or neither.
     """
 
-    __slots__ = ("chunked", "expect", "http10", "keep", "left", "method", "size", "upgrade")
-    connection: Server
+    __slots__ = ("expect", "http10", "keep", "method", "server", "size", "upgrade")
 
     def __init__(self, connection: Server, method: bytes) -> None:
         super().__init__(connection)
+        self.server = connection
         self.method = method
-        self.chunked = self.expect = self.http10 = False
+        self.expect = self.http10 = False
         self.keep = True
-        self.left: int | None = None
         self.size = 0
         self.upgrade: bytes | None = None
 
@@ -61,10 +59,12 @@ class Answer(Serving):
         """C{request.interim} of a client that understands 1xx."""
         status = response.status
         if self.response is None and self.writing == OPEN and 101 < status < 200:
-            self.connection.put(emit(STATUS[status], sendable(response.headers, self.connection.context.count)[0]))
+            count = self.server.context.count
+            self.server.put(serialize(STATUS[status], sendable(response.headers, count)[0], count))
 
     def head(self, response: Response, last: bool) -> None:
-        connection, status, body = self.connection, response.status, response.body
+        connection, status, body = self.server, response.status, response.body
+        connection.left, connection.chunked = None, False
         fields, options = sendable(response.headers, connection.context.count)
         if not self.tunnel and not 200 <= status < 600:
             connection.context.count("invalid_status")
@@ -81,7 +81,7 @@ class Answer(Serving):
         else:
             self._frame(response, status, body, fields)
             self._keeps(fields, options)
-        connection.put(emit(STATUS[status], fields))
+        connection.put(serialize(STATUS[status], fields, connection.context.count))
         if self.tunnel:
             connection.hold(False)  # bytes that came with the request belong to the tunnel
         elif self.writing == ENDED and not last:
@@ -107,23 +107,24 @@ class Answer(Serving):
         elif body is None or status == 205:
             self._without(response)
             fields.append((b"content-length", b"0"))
-        elif body.length is not None:
-            self.left = body.length
-            fields.append((b"content-length", b"%d" % body.length))
+        elif (length := body.length) is not None:
+            self.server.left = length
+            fields.append((b"content-length", b"%d" % length))
         elif self.http10:
             self.keep = False
         else:
-            self.chunked = True
+            self.server.chunked = True
             fields.append((b"transfer-encoding", b"chunked"))
 
     def _keeps(self, fields: list[Field], options: tuple[bytes, ...]) -> None:
         """Say whether the connection lives on."""
-        connection = self.connection
+        connection, request = self.server, self.request
         if self.keep and (
             b"close" in options
             or self.expect  # a client that waits for 100 may send its body, or not
             # Whoever found it: nothing after it is taken for a request.
-            or self.request.malformed is not None  # type: ignore[union-attr]
+            or request is None
+            or request.malformed is not None
             or connection.draining
             or connection.deaf
             or (self.reading != ENDED and connection.remains(self))
@@ -140,24 +141,29 @@ class Answer(Serving):
             body.stopProducing()
 
     def write(self, data: bytes) -> None:
-        self.ledger.delivered += len(data)  # type: ignore[union-attr]
-        self.connection.body_out(self, data)
+        ledger = self.ledger
+        assert ledger is not None
+        ledger.delivered += len(data)
+        self.server.body_out(self, data)
 
     def end(self, trailers: Sequence[Field] | None) -> None:
-        self.connection.body_end(self, trailers)
+        self.server.body_end(self, trailers)
 
     def reset(self, reason: Abort) -> None:
-        self.connection.abort()  # no last chunk, no clean FIN: the peer sees the truncation
+        self.server.abort()  # no last chunk, no clean FIN: the peer sees the truncation
 
     def over(self) -> None:
-        self.connection.over(self)
+        self.server.over(self)
 
     def pauseProducing(self) -> None:
-        self.connection.hold(True)
+        self.server.hold(True)
 
     def resumeProducing(self) -> None:
         if self.expect and self.reading == OPEN and self.writing == OPEN and self.response is None:
             self.expect = False
-            self.connection.put(STATUS[100] + b"\r\n")
-            self.connection.restart()
-        self.connection.hold(False)
+            self.server.put(STATUS[100] + b"\r\n")
+            self.server.restart()
+        self.server.hold(False)
+
+
+specialised(Answer)

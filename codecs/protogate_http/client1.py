@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.body import Body, Whole
 from protogate.connection import specialised
@@ -26,9 +27,9 @@ from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Field, Headers, Request, Response
-from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, split
+from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, serialize, split
 from protogate_http.stream1 import Stream
-from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, T, emit
+from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, T
 
 if TYPE_CHECKING:
     from protogate.context import Context
@@ -47,15 +48,14 @@ _START: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/1\.1\r\n").fullmatch
 _AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
 
 
-@specialised
 class Ask(Calling):
     """
     One request to an upstream.
 
+    @ivar client: C{connection}, as what it is.
     @ivar start: the request line.
     @ivar method: of the request.
     @ivar expect: 100 Continue is awaited.
-    @ivar chunked: @ivar left: framing of the request: chunked, or bytes still due, or neither.
     @ivar upgrade: C{request.upgrade}.
     @ivar key: our own WebSocket key, when the client had none.
     @ivar since: when it began, or when its last byte was last seen unflushed.
@@ -63,22 +63,22 @@ class Ask(Calling):
     @ivar interims: interim responses so far.
     """
 
-    __slots__ = ("chunked", "expect", "interims", "key", "left", "method", "sent", "since", "start", "upgrade")
-    connection: Client
+    __slots__ = ("client", "expect", "interims", "key", "method", "sent", "since", "start", "upgrade")
 
     def __init__(self, connection: Client, request: Request, start: bytes) -> None:
         super().__init__(connection)
+        self.client = connection
         self.start = start
         self.method, self.upgrade = request.method, request.upgrade
-        self.chunked = self.expect = False
-        self.left: int | None = None
+        self.expect = False
         self.key: bytes | None = None
         self.since = connection.now()
         self.sent = 0.0
         self.interims = 0
 
     def ask(self, request: Request, last: bool) -> None:
-        connection, body = self.connection, request.body
+        connection, body = self.client, request.body
+        connection.left, connection.chunked = None, False
         fields, options = sendable(request.headers, connection.context.count)
         method = request.method
         fields.insert(0, (b"host", request.authority))
@@ -95,59 +95,61 @@ class Ask(Calling):
                     fields += ((b"sec-websocket-key", self.key), (b"sec-websocket-version", b"13"))
         elif body is not None:
             self.expect = (b"expect", b"100-continue") in fields
-            self.left = body.length
-            if body.length is not None:
-                fields.append((b"content-length", b"%d" % body.length))
+            length = connection.left = body.length
+            if length is not None:
+                fields.append((b"content-length", b"%d" % length))
             else:
-                self.chunked = True
+                connection.chunked = True
                 fields.append((b"transfer-encoding", b"chunked"))
         elif method in _CONTENT:
             fields.append((b"content-length", b"0"))
         if hop:
             fields.append((b"connection", hop))
-        connection.put(emit(self.start, fields))
+        connection.put(serialize(self.start, fields, connection.context.count))
 
     def waits(self) -> bool:
         return self.expect
 
     def write(self, data: bytes) -> None:
-        self.connection.body_out(self, data)
+        self.client.body_out(self, data)
 
     def end(self, trailers: Sequence[Field] | None) -> None:
-        self.connection.body_end(self, trailers)
+        self.client.body_end(self, trailers)
         if not self.tunnel and self.writing == ENDED:
-            self.connection.written(self)
+            self.client.written(self)
 
     def reset(self, reason: Abort) -> None:
-        self.connection.half = None
-        self.connection.abort()
+        self.client.half = None
+        self.client.abort()
 
     def over(self) -> None:
-        self.connection.over(self)
+        self.client.over(self)
 
     def pauseProducing(self) -> None:
-        self.connection.hold(True)
+        self.client.hold(True)
 
     def resumeProducing(self) -> None:
-        self.connection.hold(False)
+        self.client.hold(False)
 
 
-@specialised
-@implementer(IClientConnection)
+specialised(Ask)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Client(Stream):
     """
     A connection to an upstream.
 
     @ivar capacity: 1 while it would take a request, else 0.
+    @ivar half: the current request, or None.
     """
-
-    wire: Responses
-    capacity = 0
-    _keep = True
-    _heard = False  # some of the response was read
 
     def __init__(self, ready: Callable[[Client], None], context: Context) -> None:
         super().__init__(context, Responses(context.limits))
+        self.capacity = 0
+        self.half: Ask | None = None
+        self._keep = True
+        self._heard = False  # some of the response was read
         self.times = context.timeouts  # of the request under way
         self.ready = ready
 
@@ -178,6 +180,12 @@ class Client(Stream):
                 self.watch(self.look())
         return answer
 
+    def current(self) -> Ask | None:
+        return self.half
+
+    def forget(self) -> None:
+        self.half = None
+
     # -- reading
 
     def dataReceived(self, data: bytes) -> None:
@@ -194,6 +202,7 @@ class Client(Stream):
 
     def headed(self, head: Head) -> None:
         half = self.half
+        assert half is not None
         minor, code = head.start
         status, request = int(code), half.request
         fields, special = split(head.fields)
@@ -259,10 +268,12 @@ class Client(Stream):
             self.watch(self.look())
 
     def got(self, data: bytes) -> None:
+        assert self.half is not None
         self.half.received(data)
 
     def tail(self, trailers: list[Field] | None) -> None:
         half = self.half
+        assert half is not None
         self._held = False
         fresh, self.fresh = self.fresh, False
         half.ended(trailers)  # over(): the connection is free before the answer is known
@@ -270,6 +281,7 @@ class Client(Stream):
             half.fire()
 
     def fire(self) -> None:
+        assert self.half is not None
         self.half.fire()
 
     # -- ends
@@ -324,7 +336,7 @@ class Client(Stream):
             "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
         )
 
-    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+    def connectionLost(self, reason: Failure) -> None:
         self.capacity = 0
         if not self.dead:
             self.drained()
@@ -415,6 +427,10 @@ class Client(Stream):
         self.context.count(_EVENTS[phase])
         self._fail(timeout(phase, UPSTREAM, seconds))
         return inf
+
+
+classImplements(Client, IClientConnection)
+specialised(Client)
 
 
 _EVENTS: Final = {

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Final
 
 from protogate.message import Field, Headers, Request, spellings
-from protogate_http.wire1 import CHUNKED, NUMBER, TOKEN, Bad, low
+from protogate_http.wire1 import CHUNKED, NUMBER, TOKEN, Bad, emit, low
 
 HOP: Final = frozenset(
     (
@@ -206,27 +206,25 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
 _valid: set[bytes] = set()
 """Names that are lower-case tokens and not OURS, as far as they were seen: a few thousand."""
 _NAME: Final = itemgetter(0)
-_VALUE: Final = itemgetter(1)
 _TEXT: Final = bytes([9, *range(32, 127), *range(128, 256)])
+"""What a value may hold; a start line and the colon and space behind a name are of these as well."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 
 
 def sendable(headers: Iterable[Field], count: Callable[[str], None]) -> tuple[list[Field], tuple[bytes, ...]]:
     """
     (fields that may be sent, options of C{connection} that somebody asked for), as a new list.  A C{te: trailers} shows
-    as the option C{te} (RFC 9110, 10.1.4).
+    as the option C{te} (RFC 9110, 10.1.4).  Their values are looked at by L{serialize}.
 
-    Fields that a codec writes itself are dropped, and so is what is no field at all; of the latter each is counted.
+    Fields that a codec writes itself are dropped, and so is what has no name; of the latter each is counted.
     """
     fields = list(headers)
-    if _valid.issuperset(map(_NAME, fields)) and not b"".join(map(_VALUE, fields)).translate(None, _TEXT):
+    if _valid.issuperset(map(_NAME, fields)):
         return fields, ()
     out, options = [], b""
     for name, value in fields:
         lowered = name if name in _valid else low(name)
-        if value.translate(None, _TEXT):
-            count("invalid_field_dropped")
-        elif lowered in _valid:
+        if lowered in _valid:
             out.append((lowered, value))
         elif lowered in OURS:
             if lowered == b"connection":
@@ -240,6 +238,24 @@ def sendable(headers: Iterable[Field], count: Callable[[str], None]) -> tuple[li
         else:
             count("invalid_field_dropped")
     return out, listed(options) if options else ()
+
+
+def serialize(start: bytes, fields: list[Field], count: Callable[[str], None]) -> bytes:
+    """
+    A head, or the end of a chunked body, as bytes.  A value that holds what no value may hold costs its line; each is
+    counted.
+
+    @param start: a whole start line with its CRLF.
+    @param fields: as L{sendable} gave them, and those of the codec itself.
+    """
+    data = emit(start, fields)
+    # Of what is in order nothing is left but the ends of the lines.
+    if len(data.translate(None, _TEXT)) != 2 * len(fields) + 4:
+        kept = [field for field in fields if not field[1].translate(None, _TEXT)]
+        for _ in range(len(fields) - len(kept)):
+            count("invalid_field_dropped")
+        data = emit(start, kept)
+    return data
 
 
 def described(headers: Headers) -> bytes | None:

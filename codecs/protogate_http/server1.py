@@ -16,6 +16,7 @@ from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.interfaces import ISSLTransport, ITCPTransport
 
 from protogate.body import Body, Whole
@@ -47,25 +48,28 @@ WINDOW: Final = 10.0
 _PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
 
 
-@specialised
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Server(Stream):
-    """A connection from a client."""
+    """
+    A connection from a client.
 
-    wire: Requests
-    _ended = False  # the last byte of the current request was read
-    _drained = 0  # bytes of it that nobody wanted
-    _begun = False  # part of the next head was read …
-    _first = 0.0  # … since then
-    _idle = 0.0  # when the last response was complete
-    _window = 0.0  # when the current window of clientMinRate began …
-    _got = 0  # … and what had been received by then
+    @ivar half: the current request, or None.
+    """
 
     def __init__(self, service: IService, context: Context) -> None:
         super().__init__(context, Requests(context.limits))
         self.times = context.timeouts
         self.service = service
+        self.half: Answer | None = None
         self.peer = Peer()
         self.scheme = b"http"
+        self._ended = False  # the last byte of the current request was read
+        self._drained = 0  # bytes of it that nobody wanted
+        self._begun = False  # part of the next head was read …
+        self._first = 0.0  # … since then
+        self._idle = 0.0  # when the last response was complete
+        self._window = 0.0  # when the current window of clientMinRate began …
+        self._got = 0  # … and what had been received by then
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -75,6 +79,12 @@ class Server(Stream):
             self.scheme = b"https"
         self._idle = self.now()
         self.watch(self.context.timeouts.client_idle or inf)
+
+    def current(self) -> Answer | None:
+        return self.half
+
+    def forget(self) -> None:
+        self.half = None
 
     # -- reading
 
@@ -142,13 +152,16 @@ class Server(Stream):
         self._begun = False
         if whole is not None:
             half.incoming, half.expect = None, False  # nothing of it is to come
-            half.ledger.received = length  # type: ignore[union-attr]
+            assert half.ledger is not None
+            half.ledger.received = length
             self.fresh = True
+        elif body is None:
+            half.reading, self._ended = ENDED, True
+            half.begin(self.service)
         elif upgrade is None:
             self.wire.body(length)
             self.fresh = True
-            if body is not None:
-                self.restart()
+            self.restart()
         else:
             half.begin(self.service)
 
@@ -180,6 +193,8 @@ class Server(Stream):
 
     def got(self, data: bytes) -> None:
         half, most = self.half, self.wire.limits.body
+        assert half is not None
+        assert half.ledger is not None
         if half.reading == OPEN:
             if most and half.ledger.received + len(data) > most and not half.tunnel:
                 raise Bad("content too large", 413, "body_too_large")
@@ -191,6 +206,7 @@ class Server(Stream):
 
     def tail(self, trailers: list[Field] | None) -> None:
         half = self.half
+        assert half is not None
         self._ended, self._held = True, False
         half.ended(trailers)
         if self.fresh:
@@ -200,6 +216,7 @@ class Server(Stream):
             self.over(half)  # it was only being drained
 
     def fire(self) -> None:
+        assert self.half is not None
         self.half.begin(self.service)
 
     def ignored(self, data: bytes) -> None:
@@ -286,7 +303,7 @@ class Server(Stream):
             self.finish()  # it was only being drained
         else:
             half.keep = half.expect = False
-            if fresh:
+            if fresh and half.request is not None:
                 half.request.malformed = reason
             half.broken(reason)
             if fresh:
@@ -390,6 +407,9 @@ class Server(Stream):
             if half is not None:
                 half.lost(reason)
             self.abort()
+
+
+specialised(Server)
 
 
 def peer_of(address: Any, tls: bool) -> Peer:

@@ -11,51 +11,60 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.interfaces import IHalfCloseableProtocol
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.connection import COPIED, Connection
 from protogate.errors import GATEWAY, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
 from protogate.message import Field
-from protogate_http.semantics import admitted, trailing
-from protogate_http.wire1 import Bad, Head, Reader, emit
+from protogate_http.semantics import admitted, serialize, trailing
+from protogate_http.wire1 import Bad, Head, Reader
 
 if TYPE_CHECKING:
     from protogate.context import Context
+
 
 AHEAD: Final = 65536
 """Bytes that are read ahead of what may be passed on."""
 
 
-@implementer(IConnection, IHalfCloseableProtocol)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Stream(Connection):
     """
     @ivar wire: the reading direction.
-    @ivar half: the current request, or None.
     @ivar fresh: its head was read, but it has not been handed on yet.
     @ivar deaf: what comes is not looked at any more.
+    @ivar chunked: @ivar left: framing of the message being written: chunked, or bytes still due, or neither.
     """
-
-    half: Any = None
-    fresh = False
-    deaf = False
-    _looping = False
-    _stalled = False  # the transport is paused
-    _held = False  # the body being read is paused
-    _read = 0.0  # when something was read last, or might have been again
 
     def __init__(self, context: Context, wire: Reader) -> None:
         super().__init__(context)
         self.wire = wire
+        self.fresh = self.deaf = self.chunked = False
+        self.left: int | None = None
+        self._looping = False
+        self._stalled = False  # the transport is paused
+        self._held = False  # the body being read is paused
+        self._read = 0.0  # when something was read last, or might have been again
 
     def halves(self) -> tuple[Half, ...]:
-        return () if self.half is None else (self.half,)
+        half = self.current()
+        return () if half is None else (half,)
 
     # -- for the sides to fill in
+
+    def current(self) -> Half | None:
+        """The request under way."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """There is none any more."""
+        raise NotImplementedError
 
     def wants(self) -> bool:
         """Whether to go on reading."""
@@ -125,13 +134,12 @@ class Stream(Connection):
             while not self.dead:
                 event = wire.next() if (self.fresh or self.wants()) and not self.deaf else None
                 if event is not None:
-                    kind = type(event)
-                    if kind is Head:
-                        self.headed(event)  # type: ignore[arg-type]
-                    elif kind is bytes:
-                        self.got(event)  # type: ignore[arg-type]
+                    if isinstance(event, Head):
+                        self.headed(event)
+                    elif isinstance(event, bytes):
+                        self.got(event)
                     else:
-                        self.tail(admitted(event.trailers))  # type: ignore[union-attr]
+                        self.tail(admitted(event.trailers))
                     if wire.whole:
                         wire.whole = False
                         self.tail(None)
@@ -160,16 +168,16 @@ class Stream(Connection):
     def drained(self) -> None:
         """The peer sends no more: what was read and waits goes into the body, which holds it (L{AHEAD} at most)."""
         for _ in range(2):  # the first write that cannot pass pauses us, once
-            if self.half is not None and self.half.reading == OPEN and self.wire.pending() and not self._looping:
+            half = self.current()
+            if half is not None and half.reading == OPEN and self.wire.pending() and not self._looping:
                 self._held = False
                 self.loop()
 
     # -- writing
 
-    def body_out(self, half: Any, data: bytes) -> None:
+    def body_out(self, half: Half, data: bytes) -> None:
         """Bytes of the body that is being written."""
-        left = half.left
-        if half.chunked:
+        if self.chunked:
             if len(data) < COPIED:
                 self.put(b"%x\r\n%b\r\n" % (len(data), data))
             else:
@@ -179,8 +187,9 @@ class Stream(Connection):
                 self.put(b"\r\n")
                 self.uncork()
         else:
+            left = self.left
             if left is not None:
-                left = half.left = left - len(data)
+                self.left = left = left - len(data)
                 if left < 0:
                     self.mismatch(half)
                     return
@@ -188,18 +197,18 @@ class Stream(Connection):
         if self.full and half.outgoing is not None:
             half.outgoing.pauseProducing()
 
-    def body_end(self, half: Any, trailers: Sequence[Field] | None) -> None:
+    def body_end(self, half: Half, trailers: Sequence[Field] | None) -> None:
         """Its end."""
-        if half.chunked:
-            fields = trailing(trailers, self.context.count)
-            self.put(emit(b"0\r\n", fields) if fields else b"0\r\n\r\n")
+        if self.chunked:
+            count = self.context.count
+            self.put(serialize(b"0\r\n", trailing(trailers, count), count) if trailers else b"0\r\n\r\n")
         elif half.tunnel:
             self.shut()
-        elif half.left:
+        elif self.left:
             half.writing = OPEN
             self.mismatch(half)
 
-    def mismatch(self, half: Any) -> None:
+    def mismatch(self, half: Half) -> None:
         """A body that is not as long as it said (a faulty module): the peer must not take what follows for content."""
         self.context.count("body_length_mismatch")
         outgoing, half.outgoing = half.outgoing, None
@@ -229,13 +238,17 @@ class Stream(Connection):
                 self._leave()
             return
         self.drained()
-        half = self.half
+        half = self.current()
         if half is not None and half.tunnel and half.reading == OPEN:
             half.ended()
         elif not self.dead:
             self.eof()
 
     def end(self) -> None:
-        half, self.half = self.half, None
+        half = self.current()
+        self.forget()
         if half is not None:
             half.lost(self.gone(half))
+
+
+classImplements(Stream, IConnection, IHalfCloseableProtocol)

@@ -5,7 +5,7 @@ Events: L{Head}, bytes (some of the body), L{End}.  After a Head the owner says 
 when its length is known there is no End, but C{whole} is set together with the last bytes (or at once).
 
 Rules
-- A whole head is validated by one pattern; nothing is parsed that did not match it.
+- Nothing is taken from a line that did not match its pattern as a whole.
 - Only CRLF ends a line, a chunk, a head.  What has two readings has none: L{Bad}, and nothing is read after it.
 - Limits hold while a head accumulates, and give the same answer however the bytes were cut into reads.
 - Chunk extensions are checked and dropped; consecutive chunks of one read come as one piece.
@@ -24,22 +24,18 @@ if TYPE_CHECKING:
 
 T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"
-FIELDS: Final = rb"((?:" + T + rb"++:" + _TEXT + rb"*+\r\n)*+)\r\n"
-REQUEST: Final = re.compile(rb"(" + T + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + FIELDS).fullmatch
-RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?\r\n" + FIELDS).fullmatch
-TRAILERS: Final = re.compile(FIELDS).fullmatch
+_FIELD: Final = re.compile(rb"(" + T + rb"++):(" + _TEXT + rb"*+)").fullmatch
+_REQUEST: Final = re.compile(rb"(" + T + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])").fullmatch
+_RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?").fullmatch
 TOKEN: Final = re.compile(T + rb"++").fullmatch
 NUMBER: Final = re.compile(rb"[0-9]{1,18}").fullmatch
 _WORD: Final = rb"(?:" + T + rb'++|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\' + _TEXT + rb')*+")'
 SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,15})(?:[ \t]*+;[ \t]*+" + T + rb"++(?:[ \t]*+=[ \t]*+" + _WORD + rb")?)*+"
 ).fullmatch
-_VERSION: Final = re.compile(rb"(?:" + T + rb"++) (?:[\x21-\x7e]++) HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n").match
-_REQUEST: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/[0-9]\.[0-9]").fullmatch
+_VERSION: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/[0-9]\.[0-9]").fullmatch
 _FIRST: Final = re.compile(T).match
-_STATUS: Final = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: " + _TEXT + rb"*+)?").fullmatch
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
-_LINE: Final = re.compile(T + rb"++:" + _TEXT + rb"*+").fullmatch
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
 _BARE: Final = re.compile(rb"(?<!\r)\n").search
 _COLON: Final = b": ".join
@@ -60,7 +56,14 @@ EXCESS: Final = 16384
 STATUS_LINE: Final = 1024
 """Bytes among which the end of a status line is looked for before the whole head is there."""
 
-HEAD, COUNTED, RAW, SIZE_STATE, DATA, AFTER, TRAILER, BROKEN = range(8)
+HEAD: Final = 0
+COUNTED: Final = 1
+RAW: Final = 2
+SIZE_STATE: Final = 3
+DATA: Final = 4
+AFTER: Final = 5
+TRAILER: Final = 6
+BROKEN: Final = 7
 STATES: Final = ("HEAD", "COUNTED", "RAW", "SIZE", "DATA", "AFTER", "TRAILERS", "BROKEN")
 TRANSITIONS: Final = {
     HEAD: (HEAD, COUNTED, RAW, SIZE_STATE, BROKEN),  # the owner says which, by body()
@@ -119,29 +122,58 @@ class End:
 
 Event = Head | End | bytes
 END: Final = End()
-lower: Final[dict[bytes, bytes]] = {}
+
+_lower: Final[dict[bytes, bytes]] = {}
 """Spelling of a field name -> lower case, for at most a few thousand spellings."""
+_common: Final[dict[bytes, Field]] = {}
+"""Lines that come again and again, as the fields they are; all are forgotten when there are L{KNOWN}."""
+KNOWN: Final = 1024
+LONG: Final = 160
+"""Bytes of a line from which on it is not remembered."""
+REMEMBERED: Final = frozenset(
+    b"accept accept-charset accept-encoding accept-language accept-ranges access-control-allow-credentials access- "
+    b"control-allow-headers access-control-allow-methods access-control-allow-origin age cache-control connection "
+    b"content-encoding content-language content-length content-type date dnt expires host keep-alive origin pragma "
+    b"priority sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site sec- "
+    b"fetch-user server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests user- "
+    b"agent vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto x-frame-options".split()
+)
+"""Names whose values are few.  No secret and nothing that is different each time: that would drive out the others."""
 
 
 def low(name: bytes) -> bytes:
     """Lower case of a token, cached."""
-    found = lower.get(name)
+    found = _lower.get(name)
     if found is None:
         found = name.lower()
-        if len(lower) < 4096 and len(name) < 64:
-            lower[name] = found
+        if len(_lower) < 4096 and len(name) < 64:
+            _lower[name] = found
     return found
 
 
-def pairs(block: bytes) -> list[Field]:
-    """Validated field lines -> list of (lower name, value)."""
-    if not block:
-        return []
-    get, out = lower.get, []
-    for line in block[:-2].split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        out.append((get(name) or low(name), value.strip(b" \t")))
-    return out
+def parse(line: bytes) -> Field | None:
+    """A field line without its CRLF -> (lower name, value); None when it is none (RFC 9112, 5)."""
+    match = _FIELD(line)
+    if match is None:
+        return None
+    name, value = match.groups()
+    field = (low(name), value.strip(b" \t"))
+    if field[0] in REMEMBERED and len(line) < LONG:
+        if len(_common) >= KNOWN:
+            _common.clear()
+        _common[line] = field
+    return field
+
+
+def parsed(lines: list[bytes]) -> list[Field] | None:
+    """Field lines -> fields; None when one of them is no field line."""
+    fields = []
+    for line in lines:
+        field = _common.get(line) or parse(line)
+        if field is None:
+            return None
+        fields.append(field)
+    return fields
 
 
 def emit(start: bytes, fields: list[Field]) -> bytes:
@@ -233,7 +265,7 @@ class Reader:
         raise NotImplementedError
 
     def _take(self) -> bytes | None:
-        """A whole head, with its empty line; or None."""
+        """A whole head, with its empty line; or None.  Its lines are C{[:-4].split(b"\\r\\n")}."""
         data, at = self._data, self._at
         end = data.find(b"\r\n\r\n", at + self._seen)
         if end < 0:
@@ -251,8 +283,9 @@ class Reader:
         if match is not None:
             error.start = (match[1], match[2])
         for text in rest[: limits.headers].split(b"\r\n", limits.header_count)[: limits.header_count]:
-            if len(text) <= limits.header_line and _LINE(text):
-                error.fields += pairs(text + b"\r\n")
+            field = parse(text) if len(text) <= limits.header_line else None
+            if field is not None:
+                error.fields.append(field)
         self.clear()
         return error
 
@@ -350,9 +383,8 @@ class Reader:
             raise Bad("trailers too large", 431, "trailers_too_large")
         if block is None:
             return None
-        match = TRAILERS(block)
-        trailers = pairs(match[1]) if match is not None else []
-        if match is None or len(trailers) > limits.header_count:
+        trailers = parsed(block[:-4].split(b"\r\n"))
+        if trailers is None or len(trailers) > limits.header_count:
             self.clear()
             raise Bad("malformed trailers", 400, "malformed_body")
         self._state = HEAD
@@ -398,19 +430,20 @@ class Requests(Reader):
             self._scan(data)
             return None
         limits, size = self.limits, len(head)
-        match = REQUEST(head)
-        if match is None or size > limits.request_line or size > limits.header_line or size > limits.headers:
+        lines = head[:-4].split(b"\r\n")
+        start = lines.pop(0)
+        match, fields = _REQUEST(start), parsed(lines)
+        good = match is not None and fields is not None
+        if not good or size > limits.request_line or size > limits.header_line or size > limits.headers:
             self._scan(head)
-        if match is None:
-            if _VERSION(head):
+        if match is None or fields is None:
+            if match is None and _VERSION(start):
                 raise self._bad(Bad("HTTP version not supported", 505, "http_version_not_supported"), head)
             raise self._bad(Bad("malformed head"), head)
-        method, target, minor, block = match.groups()
-        fields = pairs(block)
         if len(fields) > limits.header_count:
             self._scan(head)
         self._blank, self._mark, self._lines, self._begin = False, 0, 0, 0
-        return Head((method, target, minor), fields)
+        return Head(match.groups(), fields)
 
     def _scan(self, data: bytes) -> None:
         """
@@ -434,7 +467,7 @@ class Requests(Reader):
                 faults.append((at, 4))
             if not lines and not _FIRST(data):
                 faults.append((0, 4))
-            elif not lines and at >= 0 and not _REQUEST(data, 0, at - 1):
+            elif not lines and at >= 0 and not _VERSION(data, 0, at - 1):
                 faults.append((at, 4))
             if lines and (end > mark + 1 or data[mark] != 13):  # not the empty line
                 if end + (at >= 0) > self._begin + limits.headers:
@@ -477,20 +510,20 @@ class Responses(Reader):
         if head is None:
             self._begun(seen)
             return None
-        match = RESPONSE(head)
-        if match is None:
-            match = RESPONSE(unfold(head))
-            if match is None:
-                self.clear()
-                raise Bad("malformed response head", 502, "malformed_response")
-        minor, status, block = match.groups()
-        return Head((minor, status), pairs(block))
+        lines = head[:-4].split(b"\r\n")
+        match, fields = _RESPONSE(lines[0]), parsed(lines[1:])
+        if fields is None:
+            fields = parsed(unfold(head)[:-4].split(b"\r\n")[1:])
+        if match is None or fields is None:
+            self.clear()
+            raise Bad("malformed response head", 502, "malformed_response")
+        return Head(match.groups(), fields)
 
     def _begun(self, seen: int) -> None:
         """Raise for a head that is not whole, but cannot become one: who speaks something else is not waited for."""
         data, at = self._data, self._at
         end = data.find(b"\r\n", at, at + STATUS_LINE)
-        if _BARE(data, max(seen, at)) or (end >= seen and not _STATUS(data, at, end)):
+        if _BARE(data, max(seen, at)) or (end >= seen and not _RESPONSE(data, at, end)):
             self.clear()
             raise Bad("malformed response head", 502, "malformed_response")
 

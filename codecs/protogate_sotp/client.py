@@ -351,6 +351,7 @@ class SotpClient:
     # -- the connection
 
     def _connect(self) -> None:
+        # It is an IProtocol, though none of Twisted's own.
         factory = Factory.forProtocol(lambda: Client(self._ready, self.context, self._settings))
         factory.noisy = False
         attempt = self._attempt = maybeDeferred(self._endpoint.connect, factory)

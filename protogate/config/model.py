@@ -3,8 +3,9 @@ What a configuration file may say, as frozen types.  One class per object of the
 there.  The JSON Schema that ships with the package is made from these classes.
 
 Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}), L{Workers} and
-ratios: those are numbers already.  What refers to something else (conditions, templates, module parameters, upstream names, regular
-expressions) is compiled by whom it concerns, and reports its own faults through L{protogate.errors.ConfigError}.
+ratios: those are numbers already.  What refers to something else (conditions, templates, module parameters, upstream
+names, regular expressions) is compiled by whom it concerns, and reports its own faults through
+L{protogate.errors.ConfigError}.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from typing import ClassVar
 
 
 class _Second:
-    number = -1
-    text = b""
+    number: ClassVar[int] = -1
+    text: ClassVar[bytes] = b""
 
 
 def now() -> bytes:

@@ -31,7 +31,7 @@ from protogate.exchange import date, problem
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
 from protogate.message import Peer, Request, Response, tunnels
-from protogate.uri import LONGEST, authority, canonical
+from protogate.uri import LONGEST, authority, canonical, usual
 
 if TYPE_CHECKING:
     from protogate.exchange.plan import Plan
@@ -43,7 +43,7 @@ Answer = Response | Deferred[Response]
 _log = Logger()
 _proper: set[bytes] = set()
 _PROCESS: Final = os.urandom(8).hex()
-_number = count(int.from_bytes(os.urandom(4), "big"))
+_number = count((1 << 63) + int.from_bytes(os.urandom(4), "big"))  # 16 hex digits, for the next few thousand years
 _NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
 
@@ -122,7 +122,7 @@ class Exchange:
     def id(self) -> str:
         """Id of this request, 32 hex digits: C{func.requestId}."""
         if self._id is None:
-            self._id = f"{_PROCESS}{next(_number) & 0xFFFFFFFFFFFFFFFF:016x}"
+            self._id = _PROCESS + hex(next(_number))[2:]
         return self._id
 
     @property
@@ -186,11 +186,10 @@ class Exchange:
         else:
             raw = request.target.partition(b"?")[0]
             try:
-                found = canonical(raw)
+                path = raw.decode("ascii") if usual(raw) else canonical(raw).path
             except ValueError as error:
                 request.malformed = _bad(str(error))
                 return
-            path = found.path
             if plan.reject and path.encode("latin-1") != raw:
                 request.malformed = _bad("the path is not in its canonical form")
         request.path = path

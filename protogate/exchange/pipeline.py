@@ -139,7 +139,8 @@ class _Chain:
     def _go(self, index: int, result: object) -> Response | _Waiting | None:
         """Go on from what a module returned, to the outcome of the stage or to a module that really waits."""
         bound, exchange = self._bound, self._exchange
-        while not self.over:
+        over = self.over
+        while not over:
             if result is None or isinstance(result, Response):
                 return result
             module = bound[index]
@@ -161,6 +162,7 @@ class _Chain:
                 result = None
             if result is None:
                 index, result = _next(bound, exchange, index + 1, self)
+            over = self.over
         _discard(result)
         return _PENDING
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -244,10 +244,10 @@ def _ms(seconds: float) -> float:
 class _Last:
     """What was written out last: a busy gateway asks for the same second, and often for the same millisecond."""
 
-    second = -1
-    until_second = ""
-    millisecond = -1
-    text = ""
+    second: ClassVar[int] = -1
+    until_second: ClassVar[str] = ""
+    millisecond: ClassVar[int] = -1
+    text: ClassVar[str] = ""
 
 
 def stamp(seconds: float) -> str:

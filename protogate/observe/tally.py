@@ -34,7 +34,8 @@ class Tally:
         """An exchange that is over."""
         response, ledger = exchange.response, exchange.ledger
         if response is not None:
-            self.answered[response.status // 100] += 1
+            hundred = response.status // 100
+            self.answered[hundred if 1 <= hundred <= 5 else 5] += 1  # codecs answer 502 for what is no status
         end, chosen = ledger.end, ledger.chosen
         head = ledger.head or end  # there was none
         self.total.observe(end - (ledger.first or head))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
@@ -139,7 +139,6 @@ class Trace:
     """What the router answers, when it does not give a route."""
 
 
-@implementer(IRouter)
 class Router:
     """
     @ivar rules: all rules for this gateway, in the order in which they decide.
@@ -249,6 +248,9 @@ class Router:
             except Abort as error:
                 abort = error
         return Trace(tuple(steps), route, tuple(route.odds()) if route else (), abort)
+
+
+classImplements(Router, IRouter)
 
 
 def _outcome(rule: Rule, route: Route | None, abort: Abort | None) -> str:

@@ -17,7 +17,7 @@ from random import Random, SystemRandom
 from twisted.internet.defer import Deferred, DeferredList, fail
 from twisted.internet.interfaces import IReactorTCP
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.config import model
 from protogate.context import Context, Timeouts, uncounted
@@ -52,7 +52,6 @@ class Means:
     random: Random = field(default_factory=SystemRandom)
 
 
-@implementer(IService)
 class Cluster:
     """
     Made by L{Cluster.named} and L{Cluster.unnamed}: that touches nothing live.  L{start} it before the first request.
@@ -316,6 +315,9 @@ class Cluster:
         if self._discovery is not None:
             self._discovery.stop()
         self._hopeless(gone(f"upstream {self.name} was closed"))
+
+
+classImplements(Cluster, IService)
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

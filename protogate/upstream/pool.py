@@ -26,7 +26,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.config.model import PoolSettings
 from protogate.context import Context
@@ -74,7 +74,6 @@ class Stats:
     connecting: int
 
 
-@implementer(IService)
 class Pool:
     """
     @param connector: makes connections.
@@ -420,6 +419,9 @@ class Pool:
             for each in drained:
                 if not each.called:
                     each.callback(None)
+
+
+classImplements(Pool, IService)
 
 
 def ignore_cancel(deferred: Deferred[None]) -> None:

@@ -453,11 +453,35 @@ def test_response_heads_have_a_limit_of_their_own():
 def test_spellings_are_cached_up_to_a_bound():
     for i in range(5000):
         assert wire1.low(b"X-%d" % i) == b"x-%d" % i
-    assert len(wire1.lower) <= 4096
+    assert len(wire1._lower) <= 4096
 
 
 TOKENS = st.text("abcXYZ019-_!~", min_size=1, max_size=8).map(str.encode)
 VALUES = st.lists(st.integers(0x21, 0x7E), max_size=8).map(bytes)
+
+
+def test_lines_that_come_again_and_again_are_remembered_up_to_a_bound():
+    for i in range(3 * wire1.KNOWN):
+        assert wire1.parsed([b"User-Agent:  %d " % i]) == [(b"user-agent", b"%d" % i)]
+        assert wire1.parsed([b"User-Agent:  %d " % i]) == [(b"user-agent", b"%d" % i)]
+    assert 0 < len(wire1._common) <= wire1.KNOWN
+    wire1.parsed([b"Accept: " + b"x" * wire1.LONG])
+    assert max(map(len, wire1._common)) < wire1.LONG
+
+
+def test_no_secret_is_remembered():
+    lines = [b"Authorization: Bearer 1", b"Cookie: sid=1", b"X-Api-Key: 1", b"Set-Cookie: a=1", b"X-Request-Id: 1"]
+    assert wire1.parsed(lines) is not None
+    assert not set(lines) & set(wire1._common)
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b"Host: a", b"host:a", b"Host : a", b"Accept: */*"])))
+)
+def test_remembering_makes_no_difference(lines):
+    fresh = [wire1.parse(line) for line in lines]
+    for _ in range(2):
+        assert wire1.parsed(lines) == (None if None in fresh else fresh)
 
 
 @given(st.lists(st.tuples(TOKENS, VALUES), max_size=6), VALUES.filter(len))
