@@ -161,6 +161,8 @@ class Connection:
         self._write, self._writes = (
             (self._collect, self._collects) if own else (transport.write, transport.writeSequence)
         )
+        if hasattr(transport, "flushed"):  # that of protogate.reactor collects by itself, and tells
+            transport.flushed = self.flushed
         transport.registerProducer(self, True)
 
     def _collect(self, data: bytes) -> None:

@@ -17,7 +17,7 @@ Must not know: any protocol; how the connection came about.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from struct import pack
 from typing import Any, Final
@@ -53,6 +53,8 @@ class Transport:
 
     @ivar reactor: the L{protogate.reactor.uv.UVReactor} that it belongs to.
     @ivar bufferSize: a streaming producer is paused when more bytes than that are L{unsent}.
+    @ivar flushed: if given, called at the end of each turn with something to send, and when the kernel has taken what it
+        had not before: with whether nothing is L{unsent} now.
     @ivar connected: until uvloop says that it is over.
     @ivar disconnected: the protocol was told.
     """
@@ -60,6 +62,7 @@ class Transport:
     connected = disconnecting = disconnected = False
     protocol: Any = None
     producer: Any = None
+    flushed: Callable[[bool], object] | None = None
     streamingProducer = producerPaused = False
     bufferSize = 65536
     TLS = False
@@ -178,11 +181,14 @@ class Transport:
             self._wrote()
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
-        pieces = list(iovec)
+        pieces = [piece for piece in iovec if piece]
         for piece in pieces:
             if not isinstance(piece, bytes):
                 raise TypeError("Data must be bytes")
-        self.write(b"".join(pieces))
+        if self.connected and not self._halved and pieces:
+            self._pending += pieces
+            self._size += sum(map(len, pieces))
+            self._wrote()
 
     def _wrote(self) -> None:
         if not self._queued:
@@ -205,11 +211,16 @@ class Transport:
     def flush(self) -> None:
         """The turn is over, or the kernel has taken everything: send what is there, and see what comes next."""
         self._queued = False
-        if self.connected and not self._blocked and self._reason is None:
-            if self._size:
+        if self.connected and self._reason is None:
+            if self._size and not self._blocked:
                 self._send()
-            if not self._blocked:
-                self._flushed()
+            if self.flushed is not None:
+                try:
+                    self.flushed(not self._blocked)
+                except Exception:
+                    self.fail("flushed")
+            if not self._blocked and self._reason is None:
+                self._drained()
 
     def _send(self) -> None:
         pending, size, self._size = self._pending, self._size, 0
@@ -223,7 +234,7 @@ class Transport:
             self._pending = []
             self._uv.writelines(pending)
 
-    def _flushed(self) -> None:
+    def _drained(self) -> None:
         if self.producer is not None and (self.producerPaused or not self.streamingProducer):
             self.producerPaused = False
             try:
@@ -333,6 +344,7 @@ class Transport:
         self.reactor.native.discard(self)
         self._uv.abort()
         producer, protocol, self.producer, self.protocol = self.producer, self.protocol, None, None
+        self.flushed = None
         try:
             if producer is not None:
                 producer.stopProducing()

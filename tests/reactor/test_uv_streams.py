@@ -154,6 +154,30 @@ async def test_unsent_counts_what_the_kernel_did_not_take(reactor: UVReactor) ->
 
 
 @on_uv
+async def test_who_wants_to_know_is_told_when_it_was_sent(reactor: UVReactor) -> None:
+    server, client = Pausing(), Recorder()
+    await pair(reactor, server, client)
+    told: list[tuple[bool, bool]] = []
+    transport = client.transport
+    transport.flushed = lambda whole: told.append((whole, transport.unsent() == 0))
+    transport.write(b"x")
+    transport.write(b"y")
+    assert told == []
+    await sleep(reactor)
+    assert told == [(True, True)]
+    while told[-1][0]:
+        transport.write(MEGABYTE)
+        await sleep(reactor)
+    assert told[-1] == (False, False)
+    server.transport.resumeProducing()
+    await until(reactor, lambda: told[-1][0])
+    assert told[-1] == (True, True)
+    transport.abortConnection()
+    await client.lost
+    assert transport.flushed is None
+
+
+@on_uv
 async def test_only_bytes_are_written(reactor: UVReactor) -> None:
     server, client = Recorder(), Recorder()
     await pair(reactor, server, client)
