@@ -15,6 +15,8 @@ HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 # command:package of what the benches put beside the gateway, or look at it with.
 RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk strace:strace valgrind:valgrind perf:linux-perf
 
+REAL = $(wildcard $(addprefix tests/,admin downstream e2e observe process upstream test_demo.py))
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -43,10 +45,12 @@ trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
 	PYTHONPATH=$(HELPERS) $(BIN)/trial --temp-directory=build/trial $(SUITES)
 
 # Some tests do not cover all: the gate is for all of them.
+# Gateways choose uvloop's reactor, and tests Twisted's default; what needs a real reactor runs the other way round, too.
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
+	$(if $(strip $(ARGS)),,TEST_REACTOR=protogate-uv GATEWAY_REACTOR=epoll $(BIN)/coverage run -m pytest $(REAL))
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report $(if $(strip $(ARGS)),--fail-under=0)
 
