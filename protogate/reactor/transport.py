@@ -53,8 +53,8 @@ class Transport:
 
     @ivar reactor: the L{protogate.reactor.uv.UVReactor} that it belongs to.
     @ivar bufferSize: a streaming producer is paused when more bytes than that are L{unsent}.
-    @ivar flushed: if given, called at the end of each turn with something to send, and when the kernel has taken what it
-        had not before: with whether nothing is L{unsent} now.
+    @ivar flushed: if given, called at the end of each turn with something to send, and when the kernel has taken the
+        rest: with whether nothing is L{unsent} now.
     @ivar connected: until uvloop says that it is over.
     @ivar disconnected: the protocol was told.
     """
