@@ -84,8 +84,8 @@ class Child:
         self.gone, self.serving = True, False
         for each in (self.prepared, self.committed):
             if not each.called:
-                each.addErrback(lambda failure: None if not failure.check(Lost) else failure)
                 each.errback(Lost())
+                each.addErrback(lambda failure: None)  # nobody may have asked
         self.crew.ended(self, why)  # type: ignore[arg-type]
 
 
