@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from io import StringIO
@@ -114,6 +116,36 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
             main(arguments)
         assert ended.value.code == 0
         assert "protogate" in capsys.readouterr().out
+
+
+def test_an_upgrade_is_a_signal_to_whoever_understands_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, _: heard.append(number))
+    try:
+        assert run("upgrade", "--pid", str(os.getpid())) == (
+            0,
+            f"process {os.getpid()} was asked; its log says how it went\n",
+        )
+        (folder / "gw.pid").write_text(f"{os.getpid()}\n")
+        assert run("upgrade", "--pidfile", "gw.pid")[0] == 0
+        assert heard == [signal.SIGUSR2] * 2
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        assert run("upgrade", "--pid", str(os.getpid())) == (1, "")
+        assert "is no gateway" in capsys.readouterr().err
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("", "invalid literal"), ("4194304", "No such process"), (None, "No such file")]
+)
+def test_an_upgrade_of_nothing(folder: Path, text: str | None, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if text is not None:
+        (folder / "gw.pid").write_text(text)
+    assert run("upgrade", "--pidfile", "gw.pid") == (1, "")
+    assert why in capsys.readouterr().err
 
 
 def test_python_dash_m(folder: Path) -> None:

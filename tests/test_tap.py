@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from twisted.application.service import IServiceMaker
+from twisted.application.service import IServiceMaker, Service
 from twisted.plugin import getPlugins
 from twisted.python.usage import UsageError
 
+from protogate.process.supervisor import Supervisor
 from protogate.service import GatewayService
-from protogate.tap import ForegroundGateway, Options, makeService
+from protogate.tap import ForegroundGateway, ForegroundSupervisor, Options, makeService
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,39 @@ def test_a_socket_in_a_folder_that_is_not_there_is_said_in_one_line(tmp_path: Pa
         service.privilegedStartService()
     expected = f"{path}:1:34: listeners[0].address: cannot listen on {where}: No such file or directory"
     assert str(ended.value.code) == expected
+
+
+@pytest.mark.parametrize(("nodaemon", "kind"), [(True, ForegroundSupervisor), (False, Supervisor)])
+def test_workers_have_a_supervisor(tmp_path: Path, nodaemon: bool, kind: type) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text('gateway: {workers: 2}\nlisteners: [{name: web, address: "127.0.0.1:0"}]\n')
+    made = options("-c", str(path))
+    made.parent = {"nodaemon": nodaemon}
+    assert type(makeService(made)) is kind
+
+
+def test_a_port_in_use_is_said_in_one_line_by_a_supervisor_too(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path = tmp_path / "gateway.yaml"
+        path.write_text(f'gateway: {{workers: 2}}\nlisteners: [{{name: web, address: "127.0.0.1:{port}"}}]\n')
+        service = makeService(options("-c", str(path)))
+        with pytest.raises(SystemExit, match="Address already in use"):
+            service.privilegedStartService()
+
+
+def test_a_reactor_for_workers_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')
+    monkeypatch.setenv("PROTOGATE_REACTOR", "nonsense")
+    with pytest.raises(SystemExit, match=r"no reactor named 'nonsense' for workers; installed: .*epoll"):
+        makeService(options("-c", str(path)))
+
+
+def test_what_was_made_already_is_run(tmp_path: Path) -> None:
+    made = options("-c", str(tmp_path / "none.yaml"))
+    made.made = made_before = Service()
+    assert makeService(made) is made_before
 
 
 @pytest.mark.parametrize(("nodaemon", "kind"), [(True, ForegroundGateway), (False, GatewayService)])
