@@ -36,6 +36,8 @@ LONGEST: Final = 2000
 """Characters of one of them."""
 PATIENCE: Final = 2.0
 """Seconds between a signal that can be survived and SIGKILL."""
+LEAVE: Final = 5.0
+"""Seconds between the end of the line and the end of the process."""
 
 _log = Logger()
 
@@ -196,7 +198,7 @@ class Child:
     def _lost(self) -> None:
         """It ends, or has lost its mind."""
         if not self.gone and self._last is None:
-            self._last = self._reactor.callLater(PATIENCE, self.kill)
+            self._last = self._reactor.callLater(LEAVE, self.kill)
 
     def _reaped(self, status: int) -> None:
         self.gone, self.serving = True, False

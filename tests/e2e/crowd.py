@@ -25,7 +25,7 @@ from protogate.plugins import Plugin
 whereabouts = Plugin(IModuleFactory, "whereabouts", "whereabouts.Factory")
 """
 MODULE = """
-import os, threading
+import os, threading, time
 from zope.interface import implementer
 from protogate.interfaces import IModule, IModuleFactory
 
@@ -36,6 +36,8 @@ class Whereabouts:
     warnings = ()
 
     def process(self, exchange):
+        if exchange.request.target == b"/hang":
+            time.sleep(60)
         here = f"{os.getpid()}/{threading.get_ident()}"
         exchange.notes.setdefault("here", []).append(here)
         if exchange.response is not None:

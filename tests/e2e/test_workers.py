@@ -134,13 +134,19 @@ def test_one_that_ends_again_and_again_is_started_ever_later(neighbours: Neighbo
 
 def test_one_that_hangs_is_told_from_one_that_waits_and_is_replaced(neighbours: Neighbours, node: int) -> None:
     gateway = begin(neighbours, crowd(node, 2, gateway={"hangTimeout": "3s"}))
-    stuck, well = gateway.workers()
-    kill(stuck, signal.SIGSTOP)
-    gateway.says("has said nothing for 3 s, it is killed")
+    before = gateway.workers()
+    with wire(gateway.port) as client:
+        client.send(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
+        gateway.says("has said nothing for 3 s, it is killed")
+        with suppress(ConnectionResetError):
+            assert client.rest() == b""
     gateway.serving(3)
-    gone(stuck)
+    (well,) = set(gateway.workers()) & set(before)
     assert alive(well)
-    assert well in gateway.workers()
+    (stuck,) = set(before) - {well}
+    gone(stuck)
+    gateway.says("has ended unasked: signal SIGABRT, its last words:")
+    assert re.search(r'whereabouts\.py", line \d+ in process', gateway.log), "it is said where it was"
     gateway.healthy()
 
 

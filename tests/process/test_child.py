@@ -82,6 +82,7 @@ ORDER = Order("/a.yaml", b"text", None, 2, 30.0)
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "LEAVE", 0.05)
 
 
 @pytest_twisted.ensureDeferred
