@@ -57,7 +57,6 @@ class Gunzip:
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(31)
         self._rest = b""
-        self._more = False  # there may be output without input
 
     @property
     def ended(self) -> bool:
@@ -67,7 +66,7 @@ class Gunzip:
         self._rest += data
 
     def take(self) -> bytes:
-        while self._rest or self._more:
+        while self._rest:  # behind what has not come out yet stands the checksum
             if self._inner.eof:
                 self._inner = zlib.decompressobj(31)
             try:
@@ -75,7 +74,6 @@ class Gunzip:
             except zlib.error as error:
                 raise ValueError(f"not gzip: {error}") from None
             self._rest = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
-            self._more = len(out) == MOST and not self._inner.eof
             if out:
                 return out
         return b""

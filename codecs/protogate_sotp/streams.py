@@ -319,7 +319,7 @@ class Answer(Stream, Serving):
         else:
             connection.put(frame(RESPONSE, INTERIM, self.number, head))
 
-    def respond(self, response: Response) -> None:
+    def respond(self, response: object) -> None:
         known = self.connection.peer_hello.capabilities
         if ~known & CAPABILITIES and isinstance(response, Response) and response.body is not None:
             coding = response.headers.get(b"content-encoding")

@@ -244,6 +244,14 @@ def test_it_comes_back_by_itself(world):
     assert world.ask(7, "x")[0].status == 0
 
 
+def test_waits_begin_anew_after_a_connection_that_was_one(world):
+    world.ask(7, "x")
+    for at in range(1, 8):
+        world.server.made[-1].abort()
+        world.advance(0.3)
+        assert len(world.server.made) == at + 1
+
+
 def test_it_can_connect_before_anybody_asks(world):
     world.client.connect()
     world.client.connect()

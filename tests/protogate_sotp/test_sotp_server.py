@@ -298,6 +298,16 @@ def test_a_known_compression_is_passed_on():
     end.close()
 
 
+@pytest.mark.parametrize(("tls", "scheme"), [(False, b"http"), (True, b"https")])
+def test_the_scheme_is_what_we_see_and_not_what_the_client_says(tls, scheme):
+    for said in (b"http", b"https"):
+        end = greeted()
+        end.end.peer.tls = tls
+        end.order(payload=head(scheme=said))
+        assert end.app.requests[0].scheme == scheme
+        end.close()
+
+
 # -- credit
 
 
@@ -343,6 +353,56 @@ def test_the_credit_of_the_connection_comes_back_whatever_becomes_of_the_streams
             int.from_bytes(payload, "big") for kind, _, stream, payload in end.said if (kind, stream) == (CREDIT, 0)
         )
     assert sent - back < 1 << 19
+    end.close()
+
+
+def test_the_credit_of_content_that_was_too_long_comes_back():
+    end = greeted(settings=Settings(streams=1))
+    end.app.answer = reading
+    back = 0
+    for number in range(1, 41, 2):
+        end.order(number, flags=0, payload=head(body=Giver([], 1).body))
+        end.feed(frame(DATA, 0, number, b"x" * 50000))
+        back += sum(
+            int.from_bytes(payload, "big") for kind, _, stream, payload in end.said if (kind, stream) == (CREDIT, 0)
+        )
+    assert not end.end.dead
+    assert 1000000 - back < 1 << 19
+    end.close()
+
+
+def test_no_credit_is_given_for_a_stream_on_which_all_has_come():
+    end = greeted()
+    takers = []
+
+    def pausing(request):
+        takers.append(Taker(request.body, 1))
+        return Deferred()
+
+    end.app.answer = pausing
+    end.order(flags=0)
+    end.feed(frame(DATA, 0, 1, b"x" * 40000), frame(DATA, END, 1, b"x"))
+    takers[0].limit = None
+    takers[0].resume()
+    assert takers[0].size == 40001
+    assert end.said == []
+    end.close()
+
+
+def test_credit_of_the_connection_wakes_nobody_while_the_transport_is_full():
+    end = greeted(hello=Hello(total=1 << 20, window=1 << 30).pack())
+    giver = Giver([b"x" * 100000] * 20)
+    end.app.answer = lambda request: Response(200, [], giver.body)
+    end.order()
+    sent = 0
+    while said := end.said:
+        sent += sum(len(payload) for kind, _, _, payload in said if kind == DATA)
+    assert sent == 1 << 20
+    end.end.pauseProducing()
+    end.feed(credited(0, 50000))
+    assert end.wire.value() == b""
+    end.end.resumeProducing()
+    assert sum(len(payload) for kind, _, _, payload in end.said if kind == DATA) == 50000
     end.close()
 
 
@@ -723,7 +783,9 @@ def test_a_drain_refuses_what_comes_after_and_ends_what_is_there():
     end.app.answer = lambda request: held
     end.order(1)
     end.end.drain()
-    end.feed(frame(PONG, 0, 0, b"another."), frame(PONG, 0, 0, BARRIER))
+    end.feed(frame(PONG, 0, 0, b"another."))
+    assert end.end.final is None
+    end.feed(frame(PONG, 0, 0, BARRIER))
     end.order(3)
     said = end.said
     assert kinds(said) == ["GOAWAY", "PING", "CANCEL"]
