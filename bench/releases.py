@@ -44,7 +44,9 @@ RETRY: Final = 0.02
 PAUSE: Final = 0.3
 """Seconds between two events."""
 LONG: Final = 120.0
-"""Seconds that an event may take: a worker that was killed again and again is replaced ever later."""
+"""Seconds that an event may take."""
+LIFE: Final = 11.0
+"""Seconds that the worker in the place of a killed one is left alone: who ends again soon is replaced ever later."""
 
 
 @dataclass
@@ -248,6 +250,7 @@ class Gateway(Process):
 
     def __init__(self, folder: Path, upstream: int, workers: int) -> None:
         self._folder, self._upstream, self._workers, self._turn = folder, upstream, workers, 0
+        self._born: dict[int, float] = {}  # workers that took the place of a killed one
         self._port, self.path = free_port(), folder / "gateway.json"
         self._place()
         arguments = [sys.executable, "-m", "protogate", "run", "-c", str(self.path)]
@@ -275,41 +278,54 @@ class Gateway(Process):
 
     def told(self, text: str, times: int) -> None:
         """Wait until it said so, so often."""
-        until(
-            f"{text!r}, {times} times; the gateway's log:\n{self.log.read_text()[-1500:]}",
-            self._said(text, times),
-            LONG,
-        )
+        try:
+            until(f"{text!r} in the gateway's log", lambda: self.count(text) >= times, LONG)
+        except SystemExit as why:
+            raise SystemExit(f"{why}\n{self.log.read_text()[-2000:]}") from None
 
-    def _said(self, text: str, times: int) -> Callable[[], bool]:
-        return lambda: self.count(text) >= times
+    # -- events: each returns the seconds that it took
 
-    def nothing(self) -> None:
+    def nothing(self) -> float:
         """What the others are compared with."""
         time.sleep(1)
+        return 1.0
 
-    def reload(self) -> None:
+    def reload(self) -> float:
         """A new configuration, in force in all workers."""
         before = self.count(IN_FORCE)
         self._place()
+        begun = time.monotonic()
         self.child.send_signal(signal.SIGHUP)
         self.told(IN_FORCE, before + 1)
+        return time.monotonic() - begun
 
-    def upgrade(self) -> None:
+    def upgrade(self) -> float:
         """New workers serve, and the old ones have left."""
-        before, left = self.count(UPGRADED), self.count(LEFT)
+        before, left, begun = self.count(UPGRADED), self.count(LEFT), time.monotonic()
         self.child.send_signal(signal.SIGUSR2)
         self.told(UPGRADED, before + 1)
         self.told(LEFT, left + self._workers)
+        return time.monotonic() - begun
 
-    def kill(self) -> None:
-        """A worker is gone, and another one serves in its place."""
-        before = self.count(SERVES)
-        victim = [int(pid) for pid in re.findall(r"worker \d+ \(pid (\d+)\) serves", self.log.read_text())][-1]
+    def kill(self) -> float:
+        """The worker that serves longest is gone, and another one serves in its place."""
+        victim = self._serving()[0]
+        time.sleep(max(self._born.get(victim, 0.0) + LIFE - time.monotonic(), 0.0))
         if victim not in self.pids():
             raise SystemExit(f"{victim} is no worker of this gateway")
+        before, begun = self.count(SERVES), time.monotonic()
         os.kill(victim, signal.SIGKILL)
         self.told(SERVES, before + 1)
+        now = self._born[self._serving()[-1]] = time.monotonic()
+        return now - begun
+
+    def _serving(self) -> list[int]:
+        """Workers, those that serve longest first."""
+        last: dict[str, int] = {}
+        for slot, pid in re.findall(r"worker (\d+) \(pid (\d+)\) serves", self.log.read_text()):
+            last.pop(slot, None)
+            last[slot] = int(pid)
+        return list(last.values())
 
 
 IN_FORCE: Final = " is in force"
@@ -367,7 +383,7 @@ HEADINGS: Final = (
 )
 
 
-def measure(gateway: Gateway, name: str, event: Callable[[], None], times: int, connections: int) -> Figure:
+def measure(gateway: Gateway, name: str, event: Callable[[], float], times: int, connections: int) -> Figure:
     """So many events under both loads."""
     target = f"http://127.0.0.1:{gateway.port}{SMALL}"
     arguments = [
@@ -385,9 +401,7 @@ def measure(gateway: Gateway, name: str, event: Callable[[], None], times: int, 
         time.sleep(1)
         took = 0.0
         for _ in range(times):
-            begun = time.monotonic()
-            event()
-            took += time.monotonic() - begun
+            took += event()
             time.sleep(PAUSE)
     finally:
         try:
