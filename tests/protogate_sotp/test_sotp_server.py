@@ -13,7 +13,7 @@ from protogate.context import Limits
 from protogate.errors import CLIENT, Phase
 from protogate.message import Headers, Request, Response
 from protogate.testing.bodies import Giver, Taker
-from protogate.testing.cell import ok
+from protogate.testing.cell import ok, read_then
 from protogate_sotp.codings import CODINGS, pack
 from protogate_sotp.faults import DEADLINE, INTERNAL, NONE, REFUSED, TIMEOUT
 from protogate_sotp.frames import (
@@ -353,6 +353,20 @@ def test_the_credit_of_the_connection_comes_back_whatever_becomes_of_the_streams
             int.from_bytes(payload, "big") for kind, _, stream, payload in end.said if (kind, stream) == (CREDIT, 0)
         )
     assert sent - back < 1 << 19
+    end.close()
+
+
+def test_what_is_owed_when_a_stream_ends_is_given_back_then():
+    end = greeted(settings=Settings(streams=1))
+    end.app.answer = read_then(lambda request, data: Response(204))
+    back = 0
+    for number in range(1, 121, 2):
+        end.order(number, flags=0)
+        end.feed(frame(DATA, 0, number, b"x" * 10000), frame(DATA, 0, number, b"x" * 10000), frame(DATA, END, number))
+        back += sum(
+            int.from_bytes(payload, "big") for kind, _, stream, payload in end.said if (kind, stream) == (CREDIT, 0)
+        )
+    assert 60 * 20000 - back < 1 << 19
     end.close()
 
 
