@@ -137,7 +137,8 @@ class Transport:
             self.protocol.dataReceived(data)
         except Exception:
             self.fail("dataReceived")
-        current.transport = None
+        finally:
+            current.transport = None
 
     def eof_received(self) -> bool:
         if self._paused:

@@ -27,6 +27,7 @@ from twisted.internet.base import ReactorBase
 from twisted.internet.error import UnsupportedAddressFamily
 from twisted.internet.main import installReactor
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from protogate.reactor import attempts, ports, unix
 from protogate.reactor.adopted import Adopted
@@ -60,9 +61,12 @@ class UVReactor(AsyncioSelectorReactor):
         super().__init__(self.loop)
 
     def _unexpected(self, loop: object, context: Mapping[str, Any]) -> None:
-        self._log.error(
-            "uvloop: {message}: {exception!r}", message=context["message"], exception=context.get("exception")
-        )
+        """What nobody caught in a callback of uvloop's, or in a task that runs on the loop."""
+        exception, message = context.get("exception"), context["message"]
+        if exception is None:
+            self._log.error("uvloop: {message}", message=message)
+        else:
+            self._log.failure("uvloop: {message}", Failure(exception), message=message)
 
     def run(self, installSignalHandlers: bool = True) -> None:
         with self.current.laid():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 
 import pytest
 from onuv import MEGABYTE, One, Recorder, UVReactor, listen, on_uv, pair, raw, sleep, until
 from twisted.internet import interfaces
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from twisted.python import log
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -508,3 +511,37 @@ async def test_a_transport_keeps_what_its_interfaces_promise(reactor: UVReactor)
             interfaces.ILoggingContext,
         ):
             assert verifyObject(interface, transport)
+
+
+@on_uv
+async def test_coroutines_of_asyncio_run_beside(reactor: UVReactor) -> None:
+    async def theirs() -> int:
+        await asyncio.sleep(0.001)
+        waited: Deferred[None] = sleep(reactor, 0.001)
+        await waited.asFuture(reactor.loop)
+        return 7
+
+    assert await Deferred.fromFuture(asyncio.ensure_future(theirs(), loop=reactor.loop)) == 7
+
+
+def test_what_nobody_caught_on_the_loop_is_logged(flush_errors: Any) -> None:
+    seen: list[str] = []
+
+    @on_uv
+    async def test(reactor: UVReactor) -> None:
+        def broken() -> None:
+            raise ZeroDivisionError
+
+        reactor.loop.call_soon(broken)
+        await sleep(reactor, 0.01)
+        globalLogPublisher.addObserver(observe)
+        reactor.loop.call_exception_handler({"message": "odd"})
+        globalLogPublisher.removeObserver(observe)
+
+    def observe(event: Any) -> None:
+        if event["log_level"] is LogLevel.error:
+            seen.append(formatEvent(event))
+
+    test()
+    assert seen == ["uvloop: odd"]
+    assert len(flush_errors(ZeroDivisionError)) == 1
