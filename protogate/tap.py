@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from typing import Any, ClassVar, Final
@@ -14,6 +13,7 @@ from twisted.python import usage
 from protogate.build import build
 from protogate.config.faults import ConfigFaults
 from protogate.config.load import read
+from protogate.memory import settle
 from protogate.process import activation
 from protogate.process.adopted import Handed
 from protogate.process.draft import Draft
@@ -100,15 +100,12 @@ def make(path: str, begin: Begin, foreground: bool = True) -> GatewayService | S
         one = ForegroundGateway if foreground else GatewayService
         service = one(path, built, opener=opener, notify=Notify.take())
     del built, source
-    # What is there now stays: the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
+    settle()
     return service
 
 
 def supervise(first: Draft, begin: Begin, state: State) -> Supervisor:
     """The service of a program that another one became."""
     service = Supervisor(first, None, begin, Notify.take(), (), state)
-    gc.collect()
-    gc.freeze()
+    settle()
     return service

@@ -19,7 +19,7 @@ from protogate.config.units import written
 from protogate.expression.names import CONDITION, RESPONSE, TEMPLATE
 from protogate.governance.stages import STAGES
 from protogate.message import Request
-from protogate.observe.record import Durations, Record
+from protogate.observe.schema import Durations, Record
 from protogate.routing.rules import forwarded
 from protogate.routing.table import TYPES, Router
 from protogate.testing.gateway import MemoryGateway

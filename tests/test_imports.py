@@ -23,7 +23,7 @@ CODECS = ROOT / "codecs"
 
 LAYERS: list[tuple[str, ...]] = [
     # lowest first; a module may import what is on its own line or above it
-    ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "reactor"),
+    ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "memory", "reactor"),
     ("context", "message", "exchange.ledger"),
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest"),

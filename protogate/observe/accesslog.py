@@ -31,7 +31,8 @@ from twisted.logger import Logger
 from protogate.cohort import fraction
 from protogate.errors import ConfigError
 from protogate.observe.events import Limited
-from protogate.observe.record import Record, encode
+from protogate.observe.record import encode
+from protogate.observe.schema import Record
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange

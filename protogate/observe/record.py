@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from protogate.errors import Abort
 from protogate.exchange.problem import kind
+from protogate.observe.schema import Durations, Record
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -36,87 +37,6 @@ REASON: Final = 1024
 LINE: Final = 32 * 1024
 """Bytes of a line; one that is longer loses its notes."""
 CUT: Final = "..."
-
-
-class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
-    """
-    Milliseconds of each phase; see L{protogate.exchange.ledger}.  The phase in which an exchange broke off lasts until
-    its end.
-    """
-
-    total: float
-    """From the first byte of the head to the end in both directions."""
-    client_header: float = 0.0
-    """The head arrives."""
-    upload: float = 0.0
-    """The request body arrives; beside the phases that follow."""
-    gateway: float = 0.0
-    """Modules and routing; until the end for what the gateway answers itself."""
-    queue: float = 0.0
-    """Waiting for an upstream connection, making one included."""
-    send: float = 0.0
-    """The request is written to the upstream."""
-    response_head: float = 0.0
-    """The upstream thinks."""
-    response: float = 0.0
-    """The response body is relayed."""
-    dns: float = 0.0
-    connect: float = 0.0
-    tls: float = 0.0
-    """Parts of C{queue}, when a connection was made for this very request."""
-
-
-class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
-    """One exchange."""
-
-    time: str
-    """When its head was complete: RFC 3339, UTC, milliseconds."""
-    id: str
-    trace: str
-    gateway: str
-    listener: str
-    protocol: str
-    """Of the client, e.g. C{HTTP/1.1}."""
-    client: str
-    """Address of who asks: the connection's peer, or what trusted proxies say."""
-    client_port: int
-    method: str
-    host: str
-    """Authority as the client sent it."""
-    target: str
-    """Path and query as the client sent them."""
-    status: int
-    """What was answered; 499 = the client left before there was an answer."""
-    received: int
-    """Bytes of the request body."""
-    delivered: int
-    """Bytes of the response body."""
-    ms: Durations
-    peer: str = ""
-    """Address of the connection's peer, where it is not C{client}."""
-    tls: bool = False
-    service: str = ""
-    agent: str = ""
-    """User-Agent."""
-    route: str = ""
-    upstream: str = ""
-    """Name of the upstream, or the URL of one that has no name."""
-    address: str = ""
-    """Of the endpoint that was asked last."""
-    attempts: int = 0
-    """How often an upstream was asked."""
-    malformed: bool = False
-    """This was no request, only what is left of one."""
-    notes: dict[str, Any] | None = None
-    """What modules noted."""
-    error: str = ""
-    """What went wrong, for operators."""
-    who: str = ""
-    """Whose fault: client, gateway, upstream."""
-    phase: str = ""
-    """The phase that failed, or whose clock ran out; the names are those of C{gateway.timeouts}."""
-    proxy_error: str = ""
-    """Error type of C{Proxy-Status} (RFC 9209)."""
 
 
 def record(exchange: Exchange, wall: float | None = None) -> Record:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import os
 import signal
 import socket
@@ -34,6 +33,7 @@ from protogate.admin.own import Own
 from protogate.build import Build, build, build_quietly
 from protogate.config.faults import ConfigFaults
 from protogate.config.load import Source
+from protogate.memory import settle
 from protogate.process import messages
 from protogate.process.adopted import Adopting
 from protogate.process.channel import Channel, Refused
@@ -164,9 +164,7 @@ class Worker:
             log=self._log,
         )
         self._log = None
-        # What is there now stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
+        settle()
         service.startService()
         service.watch_loop()
         self.service = service

@@ -28,7 +28,8 @@ from twisted.internet.protocol import ClientFactory
 from protogate.build import build
 from protogate.config import address
 from protogate.exchange.exchange import Exchange
-from protogate.observe.record import Record, record
+from protogate.observe.record import record
+from protogate.observe.schema import Record
 from protogate.service import GatewayService
 from protogate.testing.names import Names
 from protogate.testing.reactor import MemoryReactor

@@ -21,7 +21,7 @@ from twisted.logger import capturedLogs
 from protogate.errors import ConfigError
 from protogate.observe import accesslog, record
 from protogate.observe.accesslog import MODE, STDOUT, AccessLog
-from protogate.observe.record import Durations, Record
+from protogate.observe.schema import Durations, Record
 
 WAIT = 10.0
 """Seconds within which the thread must have done what it should."""

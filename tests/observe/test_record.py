@@ -13,7 +13,8 @@ from protogate.exchange.exchange import Exchange
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.plan import Plan
 from protogate.message import Peer, Request, Response
-from protogate.observe.record import CUT, LINE, REASON, SHORT, TARGET, Record, durations, encode, record, stamp
+from protogate.observe.record import CUT, LINE, REASON, SHORT, TARGET, durations, encode, record, stamp
+from protogate.observe.schema import Record
 from protogate.wheel import Wheel
 
 
