@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from protogate.errors import Abort
 from protogate.exchange.problem import kind
-from protogate.observe.schema import Durations, Record
+from protogate.observe.schema import NOTHING, Durations, Record
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -88,19 +88,19 @@ def durations(ledger: Ledger) -> Durations:
     """What each phase took."""
     head, end, chosen = ledger.head, ledger.end, ledger.chosen
     first = ledger.first or head
-    upload = _ms((ledger.uploaded or end) - head) if ledger.received else 0.0
+    upload = _ms((ledger.uploaded or end) - head) if ledger.received else NOTHING
     if not chosen:
         return Durations(_ms(end - first), _ms((head or end) - first), upload, _ms(end - (head or end)))
     connected, sent, answered = ledger.connected or end, ledger.sent, ledger.answered
     made = Durations(
         _ms(end - first),
-        0.0 if head == first else _ms(head - first),
+        NOTHING if head == first else _ms(head - first),
         upload,
         _ms(chosen - head),
         _ms(connected - chosen),
         _ms((sent or answered or end) - connected),
-        _ms((answered or end) - sent) if sent else 0.0,  # 0 for an answer that came before all was sent
-        _ms(end - answered) if answered else 0.0,
+        _ms((answered or end) - sent) if sent else NOTHING,  # 0 for an answer that came before all was sent
+        _ms(end - answered) if answered else NOTHING,
     )
     if ledger.connect:
         made.dns, made.connect, made.tls = _ms(ledger.dns), _ms(ledger.connect), _ms(ledger.tls)
@@ -156,9 +156,9 @@ def _escape(match: re.Match[bytes]) -> bytes:
     return b"\\x%02x" % match[0][0]
 
 
-def _ms(seconds: float) -> float:
+def _ms(seconds: float) -> Any:
     """Milliseconds, exact to the microsecond; a clock never ran backwards."""
-    return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else 0.0
+    return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else NOTHING
 
 
 class _Last:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+NOTHING: Final[Any] = 0.0
+"""Milliseconds of what did not happen.  A field is left out of a line when its value *is* its default, no other 0.0."""
 
 
 class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
@@ -15,23 +18,23 @@ class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
 
     total: float
     """From the first byte of the head to the end in both directions."""
-    client_header: float = 0.0
+    client_header: float = NOTHING
     """The head arrives."""
-    upload: float = 0.0
+    upload: float = NOTHING
     """The request body arrives; beside the phases that follow."""
-    gateway: float = 0.0
+    gateway: float = NOTHING
     """Modules and routing; until the end for what the gateway answers itself."""
-    queue: float = 0.0
+    queue: float = NOTHING
     """Waiting for an upstream connection, making one included."""
-    send: float = 0.0
+    send: float = NOTHING
     """The request is written to the upstream."""
-    response_head: float = 0.0
+    response_head: float = NOTHING
     """The upstream thinks."""
-    response: float = 0.0
+    response: float = NOTHING
     """The response body is relayed."""
-    dns: float = 0.0
-    connect: float = 0.0
-    tls: float = 0.0
+    dns: float = NOTHING
+    connect: float = NOTHING
+    tls: float = NOTHING
     """Parts of C{queue}, when a connection was made for this very request."""
 
 
