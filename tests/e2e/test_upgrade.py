@@ -41,7 +41,10 @@ def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, 
     to_sockets = {"targets": [{"url": f"http://127.0.0.1:{sockets}/echo"}]}
     settings = crowd(node, 2)
     settings["routes"].insert(0, {"value": "/ws", "matcherType": "prefix", "routes": [to_sockets]})
-    gateway = begin(neighbours, settings, how)
+    # One of them on Twisted's own reactor, in workers as in the supervisor.
+    env = {"PROTOGATE_REACTOR": "epoll"} if how == "twistd" else {}
+    gateway = begin(neighbours, settings, how, **env)
+    assert ("on EPollReactor" in gateway.log) is (how == "twistd")
     pid, first = gateway.running.pid, gateway.workers()
     url = f"ws://127.0.0.1:{gateway.port}/ws"
     with (
@@ -68,6 +71,7 @@ def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, 
     assert clients.lost == []
     assert len(clients.answered) >= 4, "workers of several generations answered"
     gone(*first)
+    assert (" on UVReactor" in gateway.log) is (how == "protogate")
     assert gateway.running.pid == pid
     assert alive(pid)
     gateway.hangup(crowd(node, 1, "later"))  # the new program reloads as the old one did
