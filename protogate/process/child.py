@@ -79,6 +79,7 @@ class Begun(Struct):
     """
     A process that was started: what it takes to be its supervisor.
 
+    @ivar born: seconds on the machine's clock that only goes forward, which the next program has, too.
     @ivar serving: it has taken a configuration, and C{leaving}: it was told to go.
     @ivar line: descriptor of our end of the line.
     @ivar errors: descriptor to read its standard error from.
@@ -104,7 +105,7 @@ class Child:
     @ivar serving: it has taken a configuration.
     @ivar leaving: it was told to go.
     @ivar limit: what ends it at some time; it is the crew's.
-    @ivar silent: since when it owes an answer, on the reactor's clock; None = it does not.
+    @ivar silent: since when it owes an answer to L{count}, as the crew noted; None = it does not.
     """
 
     def __init__(self, reactor: Any, begun: Begun, ended: Callable[[Child, str], object], share: Share) -> None:
@@ -149,8 +150,6 @@ class Child:
 
     def count(self) -> Deferred[Any]:
         """Ask for what it counted, for the totals, and for a sign of life; fires in any case."""
-        if self.silent is None:
-            self.silent = self._reactor.seconds()
         # Nobody has to wait for it: what it said last stands for it.
         return self._channel.call(messages.Ping()).addCallbacks(self._counted, lambda failure: None)
 

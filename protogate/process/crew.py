@@ -15,6 +15,7 @@ Must not know: how a process is started, what a socket is.
 from __future__ import annotations
 
 import signal
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -42,7 +43,8 @@ Given = Callable[[int], Mapping[str, Sequence[int]]]
 
 class Crew:
     """
-    @param clock: whose C{callLater} and C{seconds} are used.
+    @param clock: whose C{callLater} is used.
+    @param now: seconds on a clock that only goes forward.
     @param hire: starts a worker for a slot; it calls L{ended} once, when that is gone.
     @param count: told of each C{worker_restarted}.
     @ivar order: the configuration in force; None before the first.
@@ -51,9 +53,13 @@ class Crew:
     """
 
     def __init__(
-        self, clock: Any, hire: Callable[[int, Order], Child], count: Callable[[str], None] = lambda event: None
+        self,
+        clock: Any,
+        hire: Callable[[int, Order], Child],
+        count: Callable[[str], None] = lambda event: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock, self._hire, self._count = clock, hire, count
+        self._clock, self._hire, self._count, self._now = clock, hire, count, now
         self.order: Order | None = None
         self._given: Given = lambda slot: {}
         self.slots: dict[int, Child] = {}
@@ -95,7 +101,7 @@ class Crew:
         for slot in range(order.workers):
             if slot not in self.slots:
                 self._fill(slot)
-        self._beaten = self._clock.seconds()
+        self._beaten = self._now()
         self._beats = self._clock.callLater(BEAT, self._beat)
 
     def ready(self) -> Deferred[None]:
@@ -291,7 +297,7 @@ class Crew:
             self._gone()
 
     def _replace(self, child: Child, why: str) -> None:
-        delay = self._backoff[child.slot].ended(self._clock.seconds() - child.born)
+        delay = self._backoff[child.slot].ended(self._now() - child.born)
         self._count("worker_restarted")
         _log.error(
             "{worker} has ended unasked: {why}\nIt is replaced {when}.",
@@ -349,10 +355,15 @@ class Crew:
 
     def counted(self) -> Deferred[Any]:
         """Ask all who serve, or did, what they counted; fires when they have told, or are gone."""
-        return DeferredList([child.count() for child in self.all if child.serving])
+        return DeferredList([self._ask(child) for child in self.all if child.serving])
+
+    def _ask(self, child: Child) -> Deferred[Any]:
+        if child.silent is None:
+            child.silent = self._now()
+        return child.count()
 
     def _beat(self) -> None:
-        now = self._clock.seconds()
+        now = self._now()
         late, self._beaten = now - self._beaten > 3 * BEAT, now
         hang = self.order.hang if self.order else 0.0
         for child in self.all:
@@ -364,5 +375,5 @@ class Crew:
                 _log.error("{worker} has said nothing for {seconds:g} s, it is killed", worker=child, seconds=hang)
                 child.kill(signal.SIGABRT)
             elif child.silent is None:
-                child.count()
+                self._ask(child)
         self._beats = self._clock.callLater(BEAT, self._beat)

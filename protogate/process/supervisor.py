@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -109,7 +110,7 @@ class Supervisor(Service):
         self.draft = first
         self.counters = Counters()
         self.totals = Totals(None if state is None else state.counted)  # type: ignore[arg-type]  # it was one
-        self.wheel = Wheel(reactor)
+        self.wheel = Wheel(reactor, now=time.monotonic)
         self.sockets = Sockets(inherited)
         self.crew = Crew(reactor, self._hire, self.counters.count)
         self.admin = Admin(Whole(self), reactor)
@@ -253,7 +254,7 @@ class Supervisor(Service):
                 raise
             finally:
                 os.close(writes)
-            return self._child(Begun(pid, slot, self._reactor.seconds(), ours.detach(), reads))
+            return self._child(Begun(pid, slot, time.monotonic(), ours.detach(), reads))
 
     def _child(self, begun: Begun) -> Child:
         return Child(self._reactor, begun, self.crew.ended, self.totals.join())

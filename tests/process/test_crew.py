@@ -64,8 +64,6 @@ class Child:
 
     def count(self) -> Deferred[Any]:
         self.counts += 1
-        if self.silent is None:
-            self.silent = self.crew._clock.seconds()
         return Deferred()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -96,7 +94,7 @@ class World:
         self.hired: list[Child] = []
         self.counted: list[str] = []
         self.refuse = 0
-        self.crew = Crew(self.clock, self.hire, self.counted.append)  # type: ignore[arg-type]
+        self.crew = Crew(self.clock, self.hire, self.counted.append, self.clock.seconds)  # type: ignore[arg-type]
 
     def hire(self, slot: int, order: Order) -> Child:
         if self.refuse:
