@@ -73,6 +73,9 @@ class Client(Link):
     def incomplete(self) -> None:
         """Whoever waits for the rest has a clock."""
 
+    def most_trailers(self) -> int:
+        return self.context.limits.response_headers
+
     def newest(self) -> int:
         return max(self.number, 0)
 

@@ -57,6 +57,7 @@ FAULTS: Final[dict[str, tuple[bool, int, str]]] = {
     "too_short": (False, LENGTH, "fewer bytes than the head said"),
     "bad_response": (False, HEADS, "the head of the response cannot be read"),
     "bad_trailers": (False, HEADS, "the trailers cannot be read"),
+    "large_trailers": (False, LIMIT, "the trailers are too large"),
     "large_response": (False, LIMIT, "the head of the response is too large"),
     "many_interims": (False, LIMIT, "too many interim responses"),
 }

@@ -70,11 +70,10 @@ def read(data: bytes, at: int, count: int) -> list[Field]:
 
     @raise Bad: they are not, or one of them is no field.
     """
-    table = _table(count)
-    begin = at + table.size
+    begin = at + 3 * count
     if begin > len(data):
         raise Bad("the metadata is cut off")
-    sizes = iter(table.unpack_from(data, at))
+    sizes = iter(_table(count).unpack_from(data, at))
     names, values, at = [], [], begin
     for name, value in zip(sizes, sizes, strict=True):
         middle = at + name

@@ -153,6 +153,10 @@ class Link(Connection):
     def grown(self, stream: Any) -> None:
         """More of a body came."""
 
+    def most_trailers(self) -> int:
+        """Bytes that TRAILERS of the peer may have."""
+        raise NotImplementedError
+
     def newest(self) -> int:
         """The highest number of a stream so far."""
         raise NotImplementedError

@@ -70,6 +70,9 @@ class Server(Link):
         if self.beat:
             self.watch(float(MISSED * self.beat))
 
+    def most_trailers(self) -> int:
+        return self.context.limits.headers
+
     def newest(self) -> int:
         return self.highest
 

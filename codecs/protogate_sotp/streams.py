@@ -150,6 +150,9 @@ class Stream(Half):
 
     def trailers(self, payload: bytes) -> None:
         """TRAILERS."""
+        if len(payload) > self.connection.most_trailers():
+            self.connection.context.count("trailers_too_large")
+            raise Fault("large_trailers")
         try:
             fields = read_trailers(payload)
         except Bad:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from protogate.context import Limits
 from protogate.message import Request, Response
 from protogate.testing.bodies import Giver, Taker
-from protogate_sotp.faults import CODES, FAULTS, FLOOD, FLOW, LIMIT
+from protogate_sotp.faults import CODES, FAULTS, FLOOD, FLOW, HEADS, LIMIT
 from protogate_sotp.frames import (
     CANCEL,
     DATA,
@@ -19,6 +19,7 @@ from protogate_sotp.frames import (
     PONG,
     REQUEST,
     RESPONSE,
+    TRAILERS,
     cancel,
     cancelled,
     credited,
@@ -27,7 +28,7 @@ from protogate_sotp.frames import (
 )
 from protogate_sotp.server import CANCELS
 
-HARD = {"beyond_credit", "too_many_replies", "too_many_cancels", "large_response"}
+HARD = {"beyond_credit", "too_many_replies", "too_many_cancels", "large_response", "large_trailers"}
 """Those whose bytes are too many for a file: below."""
 
 
@@ -182,6 +183,41 @@ def test_a_response_over_the_limit():
     ((kind, _, _, code),) = end.said
     assert (kind, cancelled(code)) == (CANCEL, (LIMIT, "the head of the response is too large"))
     assert end.counted == ["response_headers_too_large", "malformed_stream"]
+    end.close()
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_trailers_over_the_limit(side):
+    end = greeted(side, limits=Limits(headers=100, response_headers=100))
+    takers = []
+
+    def take(request):
+        takers.append(Taker(request.body))
+        return Deferred()
+
+    end.app.answer = take
+    if side == "server":
+        end.order(flags=0)
+    else:
+        end.call()
+        end.feed(frame(RESPONSE, 0, 1, bytes(10)))
+        takers.append(Taker(end.result[0].body))
+    end.said  # noqa: B018
+    end.feed(frame(TRAILERS, 0, 1, b"\0\1\x03\0\xc8x-a" + b"v" * 200))
+    ((kind, _, _, code),) = end.said
+    assert (kind, cancelled(code)) == (CANCEL, (LIMIT, "the trailers are too large"))
+    assert takers[0].reason is not None
+    assert end.counted == ["trailers_too_large", "malformed_stream"]
+    end.close()
+
+
+def test_many_fields_that_are_not_there_cost_nothing():
+    end = greeted()
+    end.app.answer = silent
+    end.order(flags=0)
+    end.feed(frame(TRAILERS, 0, 1, b"\xff\xff"))
+    ((kind, _, _, code),) = end.said
+    assert (kind, cancelled(code)[0]) == (CANCEL, HEADS)
     end.close()
 
 

@@ -6,12 +6,14 @@ import itertools
 import re
 
 import pytest
-from sotp_ends import VECTORS
+from sotp_ends import VECTORS, End
+from twisted.internet.defer import Deferred
 
 from pages import DOCS, codes, table, tables
 from protogate.body import Whole
 from protogate.context import Limits, uncounted
 from protogate.message import Request, Response
+from protogate.testing.bodies import Giver, Taker
 from protogate_sotp.faults import CODES, FAULTS
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import LEAST, NAMES, Hello
@@ -24,6 +26,7 @@ from protogate_sotp.heads import (
     write_response,
     write_trailers,
 )
+from protogate_sotp.link import Settings
 from protogate_sotp.status import STATUSES, TABLE, grpc_of, http_of
 from protogate_sotp.streams import FOLLOWING, NEXT, STATES
 
@@ -173,6 +176,36 @@ def test_the_examples_of_the_page_are_frames():
     shown = [re.sub(r"\s", "", block) for block in re.findall(r"```text\n(d550[0-9a-f \n]*)```", text)]
     assert len(shown) == 3
     assert [block for block in shown if block not in known] == ["d5500103010000050000000168656c6c6f"]
+
+
+def test_the_conversation_of_the_page_is_one():
+    text = (DOCS / "sotp.md").read_text()
+    (block,) = re.findall(r"```text\n(C  .*?)```", text, re.DOTALL)
+    said = {"C": b"", "S": b""}
+    for line in block.splitlines():
+        said[line[0]] += bytes.fromhex(re.sub(r"\s", "", line[1:]))
+    end = End(settings=Settings(heartbeat=0), limits=Limits())
+    held = Deferred()
+
+    def answer(request):
+        if request.service == "orders":
+            return Response(204)
+        taker = Taker(request.body)
+        assert (taker.data, taker.finished) == (b"hello", True)
+        return held
+
+    end.app.answer = answer
+    end.feed(said["C"])
+    one, two = end.app.requests
+    assert (one.target, one.headers, one.body.length) == (
+        b"/1001/order.create",
+        [(b"content-type", b"text/plain; charset=utf-8")],
+        5,
+    )
+    assert (two.target, two.headers) == (b"/orders/list", [(b"x-deadline-ms", b"1500")])
+    held.callback(Response(200, [(b"a", b"1"), (b"content-type", b"application/json")], Giver([b"{}"], 2).body))
+    assert end.wire.take().hex() == said["S"].hex()
+    end.close()
 
 
 def test_every_table_of_the_page_that_gives_places_adds_up():
