@@ -150,11 +150,15 @@ class Client(Stream):
         self.half: Ask | None = None
         self._keep = True
         self._heard = False  # some of the response was read
+        self._told = False  # flushed() is called after each write
         self.times = context.timeouts  # of the request under way
         self.ready = ready
 
     def connectionMade(self) -> None:
         super().connectionMade()
+        if hasattr(self.transport, "flushed"):  # one of protogate-uv: it tells
+            self.transport.flushed = self.flushed
+            self._told = True
         self.capacity = 1
         self.ready(self)
 
@@ -366,7 +370,7 @@ class Client(Stream):
 
     def written(self, half: Ask) -> None:
         """The last byte of the request was written: when is it flushed?"""
-        if half.sent or half.response is not None or self._waiting:
+        if half.sent or half.response is not None or self._waiting or self._told:
             return
         half.since = self.now()
         if self._size or self.unsent():
@@ -381,6 +385,8 @@ class Client(Stream):
         if whole and not self._size:
             half.since = self.now()
             self.sent(half, half.since)
+        elif self._told:
+            self.watch(self.look())
         else:
             self.written(half)
 

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 Answer = Response | Deferred[Response]
 
 _log = Logger()
-_proper: set[bytes] = set()
+_proper: Final[set[bytes]] = set()
+_routes: Final[set[type]] = set()
+"""What routers have given that is no Deferred: to ask that of Twisted's class, an ABC, takes its time."""
 _PROCESS: Final = os.urandom(8).hex()
 _number = count((1 << 63) + int.from_bytes(os.urandom(4), "big"))  # 16 hex digits, for the next few thousand years
 _NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
@@ -214,9 +216,11 @@ class Exchange:
             route = self.plan.router.route(self)
         except Exception as error:
             return self._fail(error)
-        if isinstance(route, Deferred):
-            return self._then(route, self._routed)
-        return self._routed(route)
+        if type(route) not in _routes:
+            if isinstance(route, Deferred):
+                return self._then(route, self._routed)
+            _routes.add(type(route))
+        return self._routed(route)  # type: ignore[arg-type]  # no Deferred
 
     def _routed(self, route: Route | None) -> Answer:
         if route is None:
