@@ -48,6 +48,8 @@ ROWS: Final[dict[str, Callable[[Options], Table]]] = {
     "calls": calls.measure,
     "allocations": lambda options: calls.allocated(),
 }
+QUIET: Final = 0.5
+"""The load of a machine that has nothing else to do."""
 NEEDED: Final = {"nginx": ROWS, "wrk": ROWS, "taskset": ROWS, "strace": ("calls",), "valgrind": ("allocations",)}
 """Programs, and the rows that need them."""
 
@@ -91,7 +93,11 @@ def main() -> int:
     rows.chosen(chosen)  # says which candidate is not there before anything is measured
     for name in candidates.missing():
         print(f"{name} is not installed", file=sys.stderr)
-    how = f"{chosen.rounds} × {chosen.seconds:g} s, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+    before = os.getloadavg()[0]
+    if before > QUIET:
+        print(f"other work uses this machine (load {before:.1f}): the figures will tell of it, too", file=sys.stderr)
+    today = datetime.datetime.now(datetime.UTC)
+    how = f"{chosen.rounds} × {chosen.seconds:g} s, {today:%Y-%m-%d}; load of the machine before: {before:.1f}."
     print(f"{report.machine()} {how}\n")
     parts, status = {"machine": report.machine()}, 0
     for name in names:
