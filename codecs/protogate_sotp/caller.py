@@ -113,8 +113,9 @@ class Client(Link):
             self.draining = True
         half = self.streams[number] = Ask(self)
         half.setup(number, HEAD)
-        half.head, half.method, half.upgrade, half.interims = head, request.method, request.upgrade, 0
-        half.expect = body is not None and request.upgrade is None and _EXPECT in request.headers
+        half.head, half.method, half.upgrade = head, request.method, request.upgrade
+        if body is not None and request.upgrade is None and _EXPECT in request.headers:
+            half.expect = True
         if wait:
             half.late = half.moved + wait / 1000
             self.watch(wait / 1000)

@@ -81,27 +81,15 @@ class Asked:
     @ivar bad: what is wrong with it, or None.
     """
 
-    __slots__ = (
-        "authority",
-        "bad",
-        "deadline",
-        "fields",
-        "length",
-        "method",
-        "scheme",
-        "service",
-        "target",
-        "upgrade",
-    )
+    method, target, authority, scheme = b"POST", b"/", b"", b"http"
+    service = ""
+    upgrade: bytes | None = None
+    length: int | None = None
+    deadline = 0
+    bad: Bad | None = None
 
     def __init__(self) -> None:
-        self.method, self.target, self.authority, self.scheme = b"POST", b"/", b"", b"http"
-        self.service = ""
-        self.upgrade: bytes | None = None
         self.fields: list[Field] = []
-        self.length: int | None = None
-        self.deadline = 0
-        self.bad: Bad | None = None
 
 
 # -- trailers

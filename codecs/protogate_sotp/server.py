@@ -90,7 +90,7 @@ class Server(Link):
         half = self.streams[number] = Answer(self)
         ends = bool(flags & END)
         half.setup(number, DONE if ends else BODY)
-        half.method, half.expect = made.method, False
+        half.method = made.method
         reason = self._fault(made, ends)
         body: IBody | None = None
         if reason is not None:

@@ -87,19 +87,19 @@ class Stream(Half):
 
     number: int
     state: int
-    due: int | None
+    due: int | None = None
     room: int
-    owed: int
-    paused: bool
+    owed = 0
+    paused = False
     heard: float
-    queue: bytes
-    last: bytes | None
-    left: int | None
+    queue = b""
+    last: bytes | None = None
+    left: int | None = None
     credit: int
-    listed: bool
+    listed = False
     moved: float
-    late: float
-    expect: bool
+    late = 0.0
+    expect = False
     method: bytes
     connection: Any
 
@@ -107,13 +107,8 @@ class Stream(Half):
         """A new stream."""
         connection: Link = self.connection
         self.number, self.state = number, state
-        self.due = None
         self.room, self.credit = connection.hello.window, connection.peer_hello.window
-        self.owed, self.paused = 0, False
-        self.queue, self.last, self.listed = b"", None, False
-        self.left = None
         self.heard = self.moved = connection.heard if state != HEAD else connection.now()
-        self.late = 0.0
 
     # -- what comes
 
@@ -393,7 +388,7 @@ class Ask(Stream, Calling):
 
     head: bytes
     upgrade: bytes | None
-    interims: int
+    interims = 0
 
     def ask(self, request: Request, last: bool) -> None:
         connection = self.connection
