@@ -34,7 +34,7 @@ class Adopted:
         """What L{build} has built."""
         return self._protocol
 
-    def transport(self, family: int) -> Transport:
+    def transport(self, family: int, name: Any) -> Transport:
         """The transport for it."""
         kinds = (unix.Server, unix.TLSServer) if family == socket.AF_UNIX else (streams.Server, streams.TLSServer)
-        return kinds[self.tls is not None](self, 0)
+        return kinds[self.tls is not None](self, 0, name)

@@ -17,16 +17,6 @@ from typing import Any
 from twisted.python.failure import Failure
 
 
-def now(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that never really waits: C{create_server} with a socket.  The loop need not run."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    coroutine.close()
-    raise RuntimeError(f"{coroutine!r} waits")
-
-
 def drive(coroutine: Coroutine[Any, Any, Any], over: Callable[[Any], object]) -> None:
     """Run it up to where it waits, and on from there when that is there."""
     result: Any

@@ -1,65 +1,67 @@
 """
-Listening.  Twisted binds, names and closes the socket; uvloop accepts, on a duplicate of it.
+Listening.  Twisted binds, accepts, and closes the socket; uvloop gets each connection.
 
-Rules
-- A port that pauses closes the duplicate.  The socket and the queue behind it stay: accepting can begin again.
-- No error of accept() ends the accepting: libuv tries again at the next event, and without descriptors it drops
-  connections with the help of one that it keeps in reserve.
+uvloop can accept, too, for a third less.  But it asks for the address of the peer later, when a peer that has sent a
+request and reset the connection has none any more: who that was, and what he wanted, would never be known.
 
 Must not know: any protocol.
 """
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from twisted.internet import tcp
+from twisted.internet.tcp import _accept, _BuffersLogs, _reservedFD
+from twisted.logger import Logger
 
-from protogate.reactor.drive import now
+from protogate.reactor.drive import drive
 from protogate.reactor.streams import Server, TLSServer
 from protogate.reactor.tls import TLS
-from protogate.reactor.transport import Transport
+
+_log = Logger()
+
+MORE = 20
+"""Connections more that are accepted in one turn after one in which there were enough; as in Twisted."""
 
 
 class Accepting:
     """
-    What of Twisted's port is done by uvloop.
+    A port whose connections uvloop gets.
 
     @cvar plain: the transport of a connection.
     @cvar secured: the one with TLS.
     @ivar tls: given for TLS of uvloop's.
     """
 
-    plain: type[Transport]
-    secured: type[Transport]
+    plain: Any
+    secured: Any
     tls: TLS | None = None
 
     reactor: Any
-    socket: socket.socket
-    backlog: Any
+    socket: Any
     sessionno: int
-    _server: Any = None
+    numberAccepts: int
+    _logger: Any
 
-    def startReading(self) -> None:
-        if self._server is None:
-            self.reactor.ports.add(self)
-            listening = self.reactor.loop.create_server(
-                self._accept, sock=self.socket.dup(), backlog=self.backlog or socket.SOMAXCONN
-            )
-            self._server = now(listening)
+    def doRead(self) -> None:
+        """Accept what waits."""
+        accepted = 0
+        try:
+            # Nothing is logged while there is no descriptor: that might want one.
+            with _BuffersLogs(self._logger.namespace, self._logger.observer) as logger:
+                for sock, peer in _accept(logger, range(self.numberAccepts), self.socket, _reservedFD):
+                    accepted += 1
+                    self._hand(sock, peer)
+        except Exception:
+            _log.failure("accepting for {port}", port=self)
+        self.numberAccepts = self.numberAccepts + MORE if accepted == self.numberAccepts else max(1, accepted)
 
-    def stopReading(self) -> None:
-        if self._server is not None:
-            self.reactor.ports.discard(self)
-            self._server.close()
-            self._server = None
-
-    def _accept(self) -> Any:  # must not raise: uvloop would accept no more
-        number = self.sessionno
+    def _hand(self, sock: Any, peer: Any) -> None:
+        kind = self.plain if self.tls is None else self.secured
+        transport = kind(self, self.sessionno, peer)
         self.sessionno += 1
-        kind: Any = self.plain if self.tls is None else self.secured
-        return kind(self, number)
+        drive(self.reactor.loop.connect_accepted_socket(lambda: transport, sock), lambda _: None)
 
 
 class Port(Accepting, tcp.Port):

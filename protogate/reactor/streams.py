@@ -34,15 +34,12 @@ class Accepted(Transport):
     @ivar sessionno: how many it had accepted before.
     """
 
-    def __init__(self, port: Any, sessionno: int) -> None:
+    def __init__(self, port: Any, sessionno: int, name: Any) -> None:
         super().__init__(port.reactor)
-        self.server, self.sessionno = port, sessionno
+        self.server, self.sessionno, self._name = port, sessionno, name
 
-    def connection_made(self, uv: Any) -> None:
-        if uv.get_extra_info("peername") is None:
-            uv.abort()  # reset by a peer whose address nobody can know any more
-        else:
-            super().connection_made(uv)
+    def getPeer(self) -> Any:
+        return self.where(self._name)
 
     def build(self) -> Any:
         return self.server.factory.buildProtocol(self.getPeer())
@@ -111,8 +108,8 @@ class Dialled(Transport):
 class SecuredAccepted(Accepted, Secured):
     """The server's side of TLS."""
 
-    def __init__(self, port: Any, sessionno: int) -> None:
-        super().__init__(port, sessionno)
+    def __init__(self, port: Any, sessionno: int, name: Any) -> None:
+        super().__init__(port, sessionno, name)
         self.tls = port.tls
 
     def refused(self, reason: Failure) -> None:
@@ -139,8 +136,8 @@ class SecuredDialled(Dialled, Secured):
 class TCP(Transport):
     """What is particular about TCP."""
 
-    def getPeer(self) -> Any:
-        return ip_address(self._raw.get_extra_info("peername"))
+    def where(self, name: Any) -> Any:
+        return ip_address(name)
 
     def getHost(self) -> Any:
         return ip_address(self._raw.get_extra_info("sockname"))

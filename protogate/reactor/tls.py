@@ -9,7 +9,10 @@ Rules
   way can send a FIN.
 - There is no half close: uvloop answers the peer's close_notify with its own.
 - While the protocol does not want to read, nothing is read from the socket either.  uvloop would read on, and forget it
-  all when the end comes.
+  all when the end comes.  (It does so with what comes together with the last of the handshake and a FIN: nobody who
+  leaves like that waits for an answer.)
+
+Must not know: any protocol; how the connection came about.
 """
 
 from __future__ import annotations

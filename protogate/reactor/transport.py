@@ -91,6 +91,10 @@ class Transport:
         """The protocol, or None if there is to be no connection.  uvloop has accepted or connected."""
         raise NotImplementedError
 
+    def where(self, name: Any) -> Any:
+        """Twisted's address for one of a socket."""
+        raise NotImplementedError
+
     def getPeer(self) -> Any:
         raise NotImplementedError
 

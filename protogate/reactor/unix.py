@@ -37,18 +37,15 @@ DESCRIPTORS: Final = 64
 class UNIX(TCP):
     """What is particular about UNIX sockets; to Twisted they are TCP in all else."""
 
+    def where(self, name: Any) -> Any:
+        return UNIXAddress(name or None)
+
     def getHost(self) -> Any:
-        return UNIXAddress(self._name("sockname"))
-
-    def getPeer(self) -> Any:
-        return UNIXAddress(self._name("peername"))
-
-    def _name(self, which: str) -> Any:
-        return self._raw.get_extra_info(which) or None
+        return self.where(self._raw.get_extra_info("sockname"))
 
     @property
     def hostname(self) -> Any:
-        return self._name("sockname")
+        return self._raw.get_extra_info("sockname") or None
 
     def getTcpNoDelay(self) -> bool:
         return False
@@ -135,11 +132,11 @@ class Server(Descriptors, Accepted, StartTLS):
 
     def _yield(self, protocol: Any) -> None:
         """Make way for Twisted's own transport."""
-        sock, peer = socket.socket(fileno=os.dup(self.fileno())), self._name("peername")
+        sock = socket.socket(fileno=os.dup(self.fileno()))
         self.disconnected = True
         self.reactor.native.discard(self)
         self._uv.abort()
-        protocol.makeConnection(unix.Server(sock, protocol, peer, self.server, self.sessionno, self.reactor))
+        protocol.makeConnection(unix.Server(sock, protocol, self._name, self.server, self.sessionno, self.reactor))
 
     def __repr__(self) -> str:
         return f"<{type(self.protocol).__name__} #{self.sessionno} on {self.hostname}>"

@@ -44,7 +44,6 @@ class UVReactor(AsyncioSelectorReactor):
 
     @ivar loop: of uvloop.
     @ivar native: the connections that uvloop reads and writes.
-    @ivar ports: where it accepts for us.
     @ivar current: whose protocol is being called.
     """
 
@@ -54,7 +53,6 @@ class UVReactor(AsyncioSelectorReactor):
         self.loop: Any = loop or uvloop.new_event_loop()
         self.native: set[Transport] = set()
         self.current = Current()
-        self.ports: set[Any] = set()
         self._written: list[Transport] = []
         set_event_loop(self.loop)
         self.loop.set_exception_handler(self._unexpected)
@@ -147,7 +145,7 @@ class UVReactor(AsyncioSelectorReactor):
         except BaseException:
             sock.close()
             raise
-        transport = port.transport(addressFamily)
+        transport = port.transport(addressFamily, sock.getpeername())
         drive(self.loop.connect_accepted_socket(lambda: transport, sock), lambda _: None)
         return transport
 
@@ -170,13 +168,13 @@ class UVReactor(AsyncioSelectorReactor):
             super().removeReader(reader)
 
     def getReaders(self) -> list[Any]:
-        return [*super().getReaders(), *self.ports, *(each for each in self.native if each.reading)]
+        return [*super().getReaders(), *(each for each in self.native if each.reading)]
 
     def getWriters(self) -> list[Any]:
         return [*super().getWriters(), *(each for each in self.native if each.writing)]
 
     def removeAll(self) -> list[Any]:
-        ours = [*self.ports, *(each for each in self.native if each.reading or each.writing)]
+        ours = [each for each in self.native if each.reading or each.writing]
         for each in ours:
             each.stopReading()
         return [*super().removeAll(), *ours]

@@ -121,16 +121,18 @@ async def test_a_peer_that_has_gone_while_we_write_is_a_connection_lost(reactor:
 
 
 @on_uv
-async def test_a_peer_that_resets_before_it_is_accepted_harms_nobody(reactor: UVReactor) -> None:
+async def test_a_peer_that_asks_and_resets_before_it_is_accepted_is_known(reactor: UVReactor) -> None:
     server = Recorder()
-    where = listen(reactor, server)
-    client = socket.create_connection(where)
+    client = socket.create_connection(listen(reactor, server))
+    name = client.getsockname()
+    client.sendall(b"asked")
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     client.close()
-    await sleep(reactor, 0.02)
-    with socket.create_connection(where) as second:
-        second.sendall(b"x")
-        await server.received(1)
+    await server.made
+    peer = server.transport.getPeer()
+    assert (peer.host, peer.port) == name
+    assert await server.lost is ConnectionLost
+    assert server.data == b"asked"
 
 
 def test_all_are_told_when_the_reactor_stops() -> None:
@@ -250,16 +252,20 @@ async def test_a_port_that_pauses_leaves_connections_in_the_queue(reactor: UVRea
         await server.made
 
 
-@on_uv
-async def test_a_port_survives_that_accept_fails(reactor: UVReactor) -> None:
-    server = Recorder()
-    port = reactor.listenTCP(0, One(server), interface="127.0.0.1")
-    port.socket.shutdown(socket.SHUT_RDWR)  # from now on accept() says EINVAL
-    await sleep(reactor, 0.02)
-    port.socket.listen(5)
-    with socket.create_connection(port.socket.getsockname(), 2) as client:
-        client.sendall(b"x")
-        await server.received(1)
+def test_a_port_survives_that_accept_fails(flush_errors: Any) -> None:
+    @on_uv
+    async def test(reactor: UVReactor) -> None:
+        server = Recorder()
+        port = reactor.listenTCP(0, One(server), interface="127.0.0.1")
+        port.socket.shutdown(socket.SHUT_RDWR)  # from now on accept() says EINVAL
+        await sleep(reactor, 0.02)
+        port.socket.listen(5)
+        with socket.create_connection(port.socket.getsockname(), 2) as client:
+            client.sendall(b"x")
+            await server.received(1)
+
+    test()
+    assert {failure.value.errno for failure in flush_errors(OSError)} == {errno.EINVAL}
 
 
 EXHAUSTED = """

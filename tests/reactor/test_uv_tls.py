@@ -304,10 +304,12 @@ async def test_who_pauses_in_connection_made_loses_nothing_either(reactor: UVRea
         def connectionMade(self) -> None:
             self.transport.pauseProducing()
             super().connectionMade()
+            made.set()
 
-    server = Pausing()
+    server, made = Pausing(), threading.Event()
 
     def talk(peer: ssl.SSLSocket) -> None:
+        assert made.wait(10)
         peer.sendall(b"early")
         peer.close()
 
