@@ -1,5 +1,5 @@
 """
-A client that keeps account: each request it sends is answered or lost, each connection used up, closed well, or refused.
+A client that keeps account: each request it sends is answered or lost, each connection closed well or refused.
 
 It asks as fast as it can, on a thread of its own, and makes a new connection after a few requests, so that accepting is
 tried all the time, too.
