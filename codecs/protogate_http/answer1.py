@@ -16,8 +16,8 @@ from protogate.connection import specialised
 from protogate.errors import Abort
 from protogate.halves import ENDED, OPEN, Serving
 from protogate.interfaces import IBody
-from protogate.message import Field, Response
-from protogate_http.semantics import accept, bodyless, described, key, sendable, serialize
+from protogate.message import Field, Headers, Response
+from protogate_http.semantics import accept, bodyless, compose, described, key
 from protogate_http.wire1 import CLOSE
 
 if TYPE_CHECKING:
@@ -59,29 +59,34 @@ class Answer(Serving):
         """C{request.interim} of a client that understands 1xx."""
         status = response.status
         if self.response is None and self.writing == OPEN and 101 < status < 200:
-            count = self.server.context.count
-            self.server.put(serialize(STATUS[status], sendable(response.headers, count)[0], count))
+            lines = [STATUS[status]]
+            compose(lines, response.headers, self.server.context.count)
+            lines.append(b"\r\n")
+            self.server.put(b"".join(lines))
 
     def head(self, response: Response, last: bool) -> None:
         connection, status, body = self.server, response.status, response.body
         connection.left, connection.chunked = None, False
-        fields, options = sendable(response.headers, connection.context.count)
         if not self.tunnel and not 200 <= status < 600:
             connection.context.count("invalid_status")
-            status, fields = 502, []
+            status, response.headers = 502, Headers()
             self._without(response)
             body = None
+        lines = [STATUS[status]]
+        options = compose(lines, response.headers, connection.context.count)
         if self.tunnel:
             if status == 101:
-                fields += ((b"connection", b"upgrade"), (b"upgrade", self.upgrade or b""))
+                lines.append(b"connection: upgrade\r\nupgrade: %b\r\n" % (self.upgrade or b""))
                 if response.headers.get(b"sec-websocket-accept") is None:
-                    fields.append((b"sec-websocket-accept", accept(key(self.request) or b"")))  # type: ignore[arg-type]
+                    mine = accept(key(self.request) or b"")  # type: ignore[arg-type]
+                    lines.append(b"sec-websocket-accept: %b\r\n" % mine)
             connection.wire.body(CLOSE)
             connection.alive()
         else:
-            self._frame(response, status, body, fields)
-            self._keeps(fields, options)
-        connection.put(serialize(STATUS[status], fields, connection.context.count))
+            self._frame(response, status, body, lines)
+            self._keeps(lines, options)
+        lines.append(b"\r\n")
+        connection.put(b"".join(lines))
         if self.tunnel:
             connection.hold(False)  # bytes that came with the request belong to the tunnel
         elif self.writing == ENDED and not last:
@@ -89,7 +94,7 @@ class Answer(Serving):
         if self.writing == OPEN:
             connection.watch(connection.look())
 
-    def _frame(self, response: Response, status: int, body: IBody | None, fields: list[Field]) -> None:
+    def _frame(self, response: Response, status: int, body: IBody | None, lines: list[bytes]) -> None:
         """Delimit the body.  The serializer, not the module, enforces that there is none (RFC 9112, 6.3)."""
         if bodyless(self.method, status):
             size = None if status == 204 else described(response.headers)
@@ -102,21 +107,21 @@ class Answer(Serving):
             ):
                 size = b"%d" % body.length
             if size is not None:
-                fields.append((b"content-length", size))
+                lines.append(b"content-length: %b\r\n" % size)
             self._without(response)
         elif body is None or status == 205:
             self._without(response)
-            fields.append((b"content-length", b"0"))
+            lines.append(b"content-length: 0\r\n")
         elif (length := body.length) is not None:
             self.server.left = length
-            fields.append((b"content-length", b"%d" % length))
+            lines.append(b"content-length: %d\r\n" % length)
         elif self.http10:
             self.keep = False
         else:
             self.server.chunked = True
-            fields.append((b"transfer-encoding", b"chunked"))
+            lines.append(b"transfer-encoding: chunked\r\n")
 
-    def _keeps(self, fields: list[Field], options: tuple[bytes, ...]) -> None:
+    def _keeps(self, lines: list[bytes], options: tuple[bytes, ...]) -> None:
         """Say whether the connection lives on."""
         connection, request = self.server, self.request
         if self.keep and (
@@ -131,9 +136,9 @@ class Answer(Serving):
         ):
             self.keep = False
         if not self.keep:
-            fields.append((b"connection", b"close"))
+            lines.append(b"connection: close\r\n")
         elif self.http10 or b"keep-alive" in options:
-            fields.append((b"connection", b"keep-alive"))
+            lines.append(b"connection: keep-alive\r\n")
 
     def _without(self, response: Response) -> None:
         body, response.body, self.outgoing, self.writing = response.body, None, None, ENDED

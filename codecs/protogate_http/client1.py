@@ -27,9 +27,9 @@ from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Field, Headers, Request, Response
-from protogate_http.semantics import Special, accept, bodyless, key, new_key, sendable, serialize, split
+from protogate_http.semantics import Special, accept, bodyless, compose, key, new_key, split
 from protogate_http.stream1 import Stream
-from protogate_http.wire1 import CHUNKED, CLOSE, NONE, Bad, Head, Responses, T
+from protogate_http.wire1 import CHUNKED, CLOSE, NONE, TOKEN, Bad, Head, Responses, T
 
 if TYPE_CHECKING:
     from protogate.context import Context
@@ -79,33 +79,33 @@ class Ask(Calling):
     def ask(self, request: Request, last: bool) -> None:
         connection, body = self.client, request.body
         connection.left, connection.chunked = None, False
-        fields, options = sendable(request.headers, connection.context.count)
-        method = request.method
-        fields.insert(0, (b"host", request.authority))
-        hop = b""
+        lines = [self.start, b"host: %b\r\n" % request.authority]
+        options = compose(lines, request.headers, connection.context.count)
+        method, hop = request.method, b""
         if b"te" in options:
-            fields.append((b"te", b"trailers"))
+            lines.append(b"te: trailers\r\n")
             hop = b"te"
         if request.upgrade is not None:
             if method != b"CONNECT":
                 hop = b"upgrade"
-                fields.append((b"upgrade", request.upgrade))
+                lines.append(b"upgrade: %b\r\n" % request.upgrade)
                 if key(request) is None:
-                    self.key = new_key()
-                    fields += ((b"sec-websocket-key", self.key), (b"sec-websocket-version", b"13"))
+                    mine = self.key = new_key()
+                    lines.append(b"sec-websocket-key: %b\r\nsec-websocket-version: 13\r\n" % mine)
         elif body is not None:
-            self.expect = (b"expect", b"100-continue") in fields
+            self.expect = (b"expect", b"100-continue") in request.headers
             length = connection.left = body.length
             if length is not None:
-                fields.append((b"content-length", b"%d" % length))
+                lines.append(b"content-length: %d\r\n" % length)
             else:
                 connection.chunked = True
-                fields.append((b"transfer-encoding", b"chunked"))
+                lines.append(b"transfer-encoding: chunked\r\n")
         elif method in _CONTENT:
-            fields.append((b"content-length", b"0"))
+            lines.append(b"content-length: 0\r\n")
         if hop:
-            fields.append((b"connection", hop))
-        connection.put(serialize(self.start, fields, connection.context.count))
+            lines.append(b"connection: %b\r\n" % hop)
+        lines.append(b"\r\n")
+        connection.put(b"".join(lines))
 
     def waits(self) -> bool:
         return self.expect
@@ -167,7 +167,8 @@ class Client(Stream):
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
         method = request.method  # CONNECT names the authority (RFC 9112, 3.2.3)
         start = b"%b %b HTTP/1.1\r\n" % (method, request.authority if method == b"CONNECT" else request.target)
-        if not _START(start) or not _AUTHORITY(request.authority):
+        upgrade = request.upgrade
+        if not _START(start) or not _AUTHORITY(request.authority) or not (upgrade is None or TOKEN(upgrade)):
             self.context.count("invalid_request_refused")
             return fail(Abort("a request that cannot be written as HTTP/1.1", GATEWAY, 500, NEVER))
         half = self.half = Ask(self, request, start)

@@ -15,11 +15,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
-from operator import itemgetter
 from typing import Final
 
 from protogate.message import Field, Headers, Request, spellings
-from protogate_http.wire1 import CHUNKED, NUMBER, TOKEN, Bad, emit, low
+from protogate_http.wire1 import CHUNKED, KNOWN, LONG, NUMBER, REMEMBERED, TOKEN, Bad, low
 
 HOP: Final = frozenset(
     (
@@ -203,59 +202,56 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
 
 # -- what is sent
 
-_valid: set[bytes] = set()
+_valid: Final[set[bytes]] = set()
 """Names that are lower-case tokens and not OURS, as far as they were seen: a few thousand."""
-_NAME: Final = itemgetter(0)
+_known: Final[dict[Field, bytes]] = {}
+"""Lines that are sent again and again, by the fields they are made of; all are forgotten when there are L{KNOWN}."""
 _TEXT: Final = bytes([9, *range(32, 127), *range(128, 256)])
-"""What a value may hold; a start line and the colon and space behind a name are of these as well."""
+"""What a value may hold."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 
 
-def sendable(headers: Iterable[Field], count: Callable[[str], None]) -> tuple[list[Field], tuple[bytes, ...]]:
+def compose(out: list[bytes], headers: Iterable[Field], count: Callable[[str], None]) -> tuple[bytes, ...]:
     """
-    (fields that may be sent, options of C{connection} that somebody asked for), as a new list.  A C{te: trailers} shows
-    as the option C{te} (RFC 9110, 10.1.4).  Their values are looked at by L{serialize}.
+    Append the lines of those fields that may be sent, each with its CRLF.
 
-    Fields that a codec writes itself are dropped, and so is what has no name; of the latter each is counted.
+    Fields that a codec writes itself are dropped, and so is what is no field at all; of the latter each is counted.
+
+    @return: the options of C{connection} that somebody asked for.  A C{te: trailers} shows as the option C{te}
+        (RFC 9110, 10.1.4).
     """
-    fields = list(headers)
-    if _valid.issuperset(map(_NAME, fields)):
-        return fields, ()
-    out, options = [], b""
-    for name, value in fields:
-        lowered = name if name in _valid else low(name)
-        if lowered in _valid:
-            out.append((lowered, value))
-        elif lowered in OURS:
-            if lowered == b"connection":
-                options += b"," + value
-            elif lowered == b"te" and b"trailers" in listed(value):
-                options += b",te"
-        elif _TOKEN(lowered):
-            if len(_valid) < 4096 and len(lowered) < 64:
-                _valid.add(lowered)
-            out.append((lowered, value))
-        else:
-            count("invalid_field_dropped")
-    return out, listed(options) if options else ()
+    options = b""
+    for field in headers:
+        line = _known.get(field)
+        if line is None:
+            value, name = field[1], low(field[0])
+            if name in OURS:
+                if value.translate(None, _TEXT):
+                    count("invalid_field_dropped")
+                elif name == b"connection":
+                    options += b"," + value
+                elif name == b"te" and b"trailers" in listed(value):
+                    options += b",te"
+                continue
+            if value.translate(None, _TEXT) or not (name in _valid or _named(name)):
+                count("invalid_field_dropped")
+                continue
+            line = b"%b: %b\r\n" % (name, value)
+            if name in REMEMBERED and len(line) < LONG:
+                if len(_known) >= KNOWN:
+                    _known.clear()
+                _known[field] = line
+        out.append(line)
+    return listed(options) if options else ()
 
 
-def serialize(start: bytes, fields: list[Field], count: Callable[[str], None]) -> bytes:
-    """
-    A head, or the end of a chunked body, as bytes.  A value that holds what no value may hold costs its line; each is
-    counted.
-
-    @param start: a whole start line with its CRLF.
-    @param fields: as L{sendable} gave them, and those of the codec itself.
-    """
-    data = emit(start, fields)
-    # Of what is in order nothing is left but the ends of the lines.
-    if len(data.translate(None, _TEXT)) != 2 * len(fields) + 4:
-        kept = [field for field in fields if not field[1].translate(None, _TEXT)]
-        for _ in range(len(fields) - len(kept)):
-            count("invalid_field_dropped")
-        data = emit(start, kept)
-    return data
+def _named(name: bytes) -> bool:
+    """Whether that is a name (RFC 9110, 5.1), in lower case."""
+    if not _TOKEN(name):
+        return False
+    if len(_valid) < 4096 and len(name) < 64:
+        _valid.add(name)
+    return True
 
 
 def described(headers: Headers) -> bytes | None:
@@ -271,11 +267,12 @@ def admitted(trailers: list[Field] | None) -> list[Field] | None:
     return _trailers(trailers) or None
 
 
-def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Field]:
-    """Of trailers to be sent, those that may be trailers."""
-    if not trailers:
-        return []
-    return _trailers(sendable(trailers, count)[0])
+def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[bytes]:
+    """Of trailers to be sent, the lines of those that may be trailers."""
+    lines: list[bytes] = []
+    if trailers:
+        compose(lines, _trailers([(low(name), value) for name, value in trailers]), count)
+    return lines
 
 
 def _trailers(fields: list[Field]) -> list[Field]:

@@ -22,7 +22,7 @@ from protogate.errors import GATEWAY, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
 from protogate.message import Field
-from protogate_http.semantics import admitted, serialize, trailing
+from protogate_http.semantics import admitted, trailing
 from protogate_http.wire1 import Bad, Head, Reader
 
 if TYPE_CHECKING:
@@ -200,8 +200,7 @@ class Stream(Connection):
     def body_end(self, half: Half, trailers: Sequence[Field] | None) -> None:
         """Its end."""
         if self.chunked:
-            count = self.context.count
-            self.put(serialize(b"0\r\n", trailing(trailers, count), count) if trailers else b"0\r\n\r\n")
+            self.put(b"".join((b"0\r\n", *trailing(trailers, self.context.count), b"\r\n")))
         elif half.tunnel:
             self.shut()
         elif self.left:

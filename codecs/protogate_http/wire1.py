@@ -38,7 +38,6 @@ _FIRST: Final = re.compile(T).match
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
 _BARE: Final = re.compile(rb"(?<!\r)\n").search
-_COLON: Final = b": ".join
 
 NONE: Final = 0
 """Length of a message without a body."""
@@ -131,12 +130,12 @@ KNOWN: Final = 1024
 LONG: Final = 160
 """Bytes of a line from which on it is not remembered."""
 REMEMBERED: Final = frozenset(
-    b"accept accept-charset accept-encoding accept-language accept-ranges access-control-allow-credentials access- "
-    b"control-allow-headers access-control-allow-methods access-control-allow-origin age cache-control connection "
-    b"content-encoding content-language content-length content-type date dnt expires host keep-alive origin pragma "
-    b"priority sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site sec- "
-    b"fetch-user server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests user- "
-    b"agent vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto x-frame-options".split()
+    b"accept accept-charset accept-encoding accept-language accept-ranges access- access-control-allow-credentials "
+    b"access-control-allow-methods access-control-allow-origin agent alt-svc cache-control connection content- "
+    b"encoding content-language content-type control-allow-headers date dnt fetch-user forwarded host keep-alive "
+    b"origin pragma priority sec- sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec- "
+    b"fetch-site server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests user- "
+    b"vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto x-frame-options".split()
 )
 """Names whose values are few.  No secret and nothing that is different each time: that would drive out the others."""
 
@@ -174,11 +173,6 @@ def parsed(lines: list[bytes]) -> list[Field] | None:
             return None
         fields.append(field)
     return fields
-
-
-def emit(start: bytes, fields: list[Field]) -> bytes:
-    """A head as bytes; start is a whole start line with its CRLF."""
-    return start + b"\r\n".join(map(_COLON, fields)) + b"\r\n\r\n" if fields else start + b"\r\n"
 
 
 class Reader:
