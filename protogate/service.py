@@ -146,7 +146,7 @@ class GatewayService(Service):
 
     def privilegedStartService(self) -> None:
         """Twisted: open the ports while we may; the user is changed afterwards."""
-        if self.plan is not None:
+        if self._resolver is not None:
             return
         dns = System(self._reactor) if self._dns is None else self._dns
         resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
@@ -156,6 +156,7 @@ class GatewayService(Service):
             self.take(self.prepare(self.built, opened))
         except ConfigFaults:
             resolver.close()
+            self._resolver = None
             raise
 
     def startService(self) -> None:

@@ -146,11 +146,7 @@ class _Chain:
             module = bound[index]
             try:
                 deferred = _deferred(module, result)
-                self._at, self._result, self._inside = index, _PENDING, True
-                try:
-                    deferred.addBoth(self._fired, index)
-                finally:
-                    self._inside = False
+                self._listen(index, deferred)
                 result = self._result
                 if result is _PENDING:
                     self._wait(module, deferred)
@@ -165,6 +161,14 @@ class _Chain:
             over = self.over
         _discard(result)
         return _PENDING
+
+    def _listen(self, index: int, deferred: Deferred[Any]) -> None:
+        """Hear what module C{index} gives: at once in C{_result}, when it has fired already."""
+        self._at, self._result, self._inside = index, _PENDING, True
+        try:
+            deferred.addBoth(self._fired, index)
+        finally:
+            self._inside = False
 
     def _wait(self, module: IBound, deferred: Deferred[Any]) -> None:
         self._deferred = deferred

@@ -128,7 +128,7 @@ class MemoryGateway:
     def link(self, raw: Raw) -> Link:
         """The link that a client or an upstream's connection is an end of."""
         for link in self.reactor.links:
-            if raw in (link.ends[0][0], link.ends[1][0]):
+            if any(end is raw for end, _ in link.ends):
                 return link
         raise LookupError("no link of this gateway ends there")
 
