@@ -148,7 +148,7 @@ class Transport:
         if self._paused:
             return True  # resuming meets the end again
         self._eof = True
-        half = IHalfCloseableProtocol(self.protocol, None)
+        half: Any = IHalfCloseableProtocol(self.protocol, None)  # or None, which its types do not say
         if half is None:
             self._end(Failure(CONNECTION_DONE))  # Twisted does not flush to a peer that has gone
             return False
