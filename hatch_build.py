@@ -1,0 +1,94 @@
+"""
+The optional compiled wheel: the modules of the hot path as extension modules, made by mypyc.
+
+    HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip install .
+
+- Off unless that variable asks for it, and never for an editable install, whose source would not be what runs.
+- Which modules: C{modules} of this hook in C{pyproject.toml}, and nowhere else.
+- Nothing is written but below C{build/mypyc}, which is kept: a second build compiles only what has changed.
+- Every C{.py} goes into the wheel as always.  Python prefers an extension module that stands beside it; the source is
+  what a traceback shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sysconfig
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+WORK: Final = Path("build", "mypyc")
+GROUP: Final = "protogate"
+"""All modules share one library, C{protogate__mypyc}: they call each other without passing through the interpreter."""
+
+
+class CompiledBuildHook(BuildHookInterface[Any]):
+    """What hatchling calls, before it packs the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """
+        Compile, and have the wheel take what came of it.
+
+        @param version: C{"standard"} or C{"editable"}.
+        @raise RuntimeError: there is no compiler, no header file of Python, or a module cannot be compiled.
+        """
+        if version == "editable":
+            self.app.display_warning("an editable install runs the source: nothing is compiled")
+            return
+        root = Path(self.root)
+        with contextlib.chdir(root):
+            require_compiler()
+            made = compiled([str(name) for name in self.config["modules"]])
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update({str(root / path): name for name, path in made.items()})
+
+
+def require_compiler() -> None:
+    """
+    Say what is missing before minutes are spent.
+
+    @raise RuntimeError: something is.
+    """
+    program, *_ = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    missing = []
+    if os.name == "posix" and shutil.which(program) is None:  # elsewhere setuptools knows where to look
+        missing.append(f"a C compiler ({program}; Debian: apt-get install gcc libc6-dev)")
+    if not header.exists():
+        missing.append(f"the header files of Python ({header}; Debian: apt-get install python3-dev)")
+    if missing:
+        raise RuntimeError(
+            f"the compiled build of protogate needs {' and '.join(missing)}. "
+            "Without HATCH_BUILD_HOOK_ENABLE_CUSTOM the same version is installed uncompiled."
+        )
+
+
+def compiled(modules: list[str]) -> dict[str, Path]:
+    """
+    Compile modules, given as paths below the working directory.
+
+    @return: the library and a small extension module for each: path in the wheel to the file.
+    @raise RuntimeError: one does not pass mypy, or uses what mypyc cannot compile; it is printed which.
+    """
+    from mypyc.build import mypycify  # noqa: PLC0415 - they are there only when the hook is on
+    from setuptools import Distribution  # noqa: PLC0415
+
+    options = ["--config-file", "pyproject.toml", "--cache-dir", str(WORK / "mypy"), *modules]
+    try:
+        extensions = mypycify(
+            options, opt_level="3", debug_level="0", group_name=GROUP, target_dir=str(WORK / "source")
+        )
+        build = Distribution({"name": GROUP, "ext_modules": extensions}).get_command_obj("build_ext")
+        build.build_lib, build.build_temp = str(WORK / "lib"), str(WORK / "objects")
+        build.ensure_finalized()
+        build.run()
+    except SystemExit as error:  # so mypyc ends
+        raise RuntimeError(f"mypyc: {error}") from error
+    names = [build.get_ext_filename(build.get_ext_fullname(extension.name)) for extension in build.extensions]
+    return {Path(name).as_posix(): WORK / "lib" / name for name in names}
