@@ -15,12 +15,17 @@ HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 # command:package of what the benches put beside the gateway, or look at it with.
 RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk strace:strace valgrind:valgrind perf:linux-perf
 
+# Of what a wheel is made, and what is tried against the compiled one: suites that go through public seams.
+COMPILED := build/compiled
+SOURCE = hatch_build.py pyproject.toml $(shell find protogate codecs twisted -type f ! -name '*.pyc' ! -name dropin.cache)
+SEAMS = $(addprefix tests/,cases e2e mini_codec protogate_http protogate_sotp test_compiled.py test_release.py test_halves.py test_interop.py)
+
 REAL = $(wildcard $(addprefix tests/,admin downstream e2e observe process upstream test_demo.py))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: run test lint types docs trial pytest bench format clean help neighbours
+.PHONY: run test lint types docs trial pytest compiled compiledtests bench format clean help neighbours
 
 run: $(VENV)/run.stamp  ## start a gateway with a demo upstream; PORT=8080 DEMO_PORT=8081
 	@mkdir -p build
@@ -29,7 +34,7 @@ run: $(VENV)/run.stamp  ## start a gateway with a demo upstream; PORT=8080 DEMO_
 	@$(BIN)/python -m protogate.demo --port $(DEMO_PORT) --try http://127.0.0.1:$(PORT)/hello \
 	    -- $(BIN)/protogate run -c build/gateway.yaml
 
-test: neighbours lint types docs trial pytest  ## everything that must hold: style, types, docs, trial, pytest with coverage
+test: neighbours lint types docs trial pytest compiledtests  ## everything that must hold: style, types, docs, trial, pytest with coverage, compiled
 
 lint: $(VENV)/test.stamp  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -53,6 +58,14 @@ pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" f
 	$(if $(strip $(ARGS)),,TEST_REACTOR=protogate-uv GATEWAY_REACTOR=epoll $(BIN)/coverage run -m pytest $(REAL))
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report $(if $(strip $(ARGS)),--fail-under=0)
+
+compiled: $(COMPILED)/made.stamp  ## build/compiled: a virtual environment with the compiled build (docs/compiled.md)
+
+# Only what is installed there is tried, never the source beside it: hence no current directory on the path.
+compiledtests: $(VENV)/test.stamp  ## the suites that go through public seams, against the compiled build
+	@if $(BIN)/python hatch_build.py; then \
+	    $(MAKE) --no-print-directory compiled && PYTHONSAFEPATH=1 $(COMPILED)/bin/python -m pytest --compiled $(SEAMS); \
+	else echo 'the compiled build is not tested' >&2; [ "$${CI:-}" != true ]; fi
 
 bench: $(VENV)/bench.stamp  ## this gateway beside others, into docs/performance.md; ARGS="--rows get --seconds 10"
 	@NEIGHBOURS='$(RIVALS)' .ci/neighbours
@@ -84,6 +97,14 @@ $(VENV)/run.stamp: pyproject.toml $(VENV)/made.stamp
 $(VENV)/test.stamp: pyproject.toml $(VENV)/made.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,docs,dev]'
 	@touch $@ $(VENV)/run.stamp
+
+$(COMPILED)/made.stamp: $(SOURCE) $(VENV)/test.stamp
+	@rm -rf build/wheel
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build -t wheel -d build/wheel
+	@[ -x $(COMPILED)/bin/python ] || $(BIN)/python -m venv $(COMPILED)
+	$(COMPILED)/bin/pip install --quiet --disable-pip-version-check "$$(ls build/wheel/*.whl)[test]"
+	$(COMPILED)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps build/wheel/*.whl
+	@touch $@
 
 $(VENV)/bench.stamp: pyproject.toml $(VENV)/made.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'

@@ -2,6 +2,7 @@
 The optional compiled wheel: the modules of the hot path as extension modules, made by mypyc.
 
     HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip install .
+    python hatch_build.py       says what is missing for that, with status 1 if anything is
 
 - Off unless that variable asks for it, and never for an editable install, whose source would not be what runs.
 - Which modules: C{modules} of this hook in C{pyproject.toml}, and nowhere else.
@@ -42,31 +43,24 @@ class CompiledBuildHook(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         with contextlib.chdir(root):
-            require_compiler()
+            if lack := missing():
+                raise RuntimeError(f"{lack}. Without HATCH_BUILD_HOOK_ENABLE_CUSTOM it is installed uncompiled.")
             made = compiled([str(name) for name in self.config["modules"]])
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"].update({str(root / path): name for name, path in made.items()})
 
 
-def require_compiler() -> None:
-    """
-    Say what is missing before minutes are spent.
-
-    @raise RuntimeError: something is.
-    """
+def missing() -> str:
+    """What must be installed first, or nothing; asked before minutes are spent."""
     program, *_ = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     header = Path(sysconfig.get_path("include"), "Python.h")
-    missing = []
+    lacks = []
     if os.name == "posix" and shutil.which(program) is None:  # elsewhere setuptools knows where to look
-        missing.append(f"a C compiler ({program}; Debian: apt-get install gcc libc6-dev)")
+        lacks.append(f"a C compiler ({program}; Debian: apt-get install gcc libc6-dev)")
     if not header.exists():
-        missing.append(f"the header files of Python ({header}; Debian: apt-get install python3-dev)")
-    if missing:
-        raise RuntimeError(
-            f"the compiled build of protogate needs {' and '.join(missing)}. "
-            "Without HATCH_BUILD_HOOK_ENABLE_CUSTOM the same version is installed uncompiled."
-        )
+        lacks.append(f"the header files of Python ({header}; Debian: apt-get install python3-dev)")
+    return f"the compiled build of protogate needs {' and '.join(lacks)}" if lacks else ""
 
 
 def compiled(modules: list[str]) -> dict[str, Path]:
@@ -92,3 +86,7 @@ def compiled(modules: list[str]) -> dict[str, Path]:
         raise RuntimeError(f"mypyc: {error}") from error
     names = [build.get_ext_filename(build.get_ext_fullname(extension.name)) for extension in build.extensions]
     return {Path(name).as_posix(): WORK / "lib" / name for name in names}
+
+
+if __name__ == "__main__":
+    raise SystemExit(missing() or 0)

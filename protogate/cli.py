@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +19,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
 from protogate.process.upgrade import Begin
 from protogate.reactor.best import install_best
+from protogate.release import release
 from protogate.tap import REACTOR, make
 
 _log = Logger()
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="protogate", description="A protocol-agnostic API gateway with pluggable codecs.", epilog=EPILOG
     )
-    top.add_argument("--version", action="version", version=f"protogate {version('protogate')}")
+    top.add_argument("--version", action="version", version=f"protogate {release()}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -188,7 +188,7 @@ def installed(name: str) -> Any:
 def serve(service: Any, reactor: Any) -> int:
     """Run a service to its end, in the foreground."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stdout)])
-    _log.info("protogate {version} on {reactor}", version=version("protogate"), reactor=type(reactor).__name__)
+    _log.info("protogate {version} on {reactor}", version=release(), reactor=type(reactor).__name__)
     service.privilegedStartService()
     service.startService()
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)

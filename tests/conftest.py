@@ -4,6 +4,8 @@ What holds for every test: it fails when it leaves something broken behind.
 - A failure that was logged and not taken with C{flush_errors} fails the test that logged it.  That includes "Unhandled
   error in Deferred", which only shows when the Deferred is collected: so garbage is collected after each test.
 - So does what is left on the reactor: delayed calls, open transports, listening ports.
+- C{--compiled} is for an installation of the compiled build: its modules must be what runs, and tests marked
+  C{interpreted} are left out.
 - C{TEST_REACTOR=protogate-uv} in the environment runs the tests on that reactor of Twisted's.
 - Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
   never awaited.
@@ -102,6 +104,30 @@ class Frozen:
 
 
 frozen = Frozen()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See above."""
+    parser.addoption("--compiled", action="store_true", help="test the compiled build, and nothing else")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test the source where the compiled build is meant."""
+    if not config.getoption("--compiled"):
+        return
+    from compiling import compiled_modules, is_compiled
+
+    source = sorted(name for name in compiled_modules() if not is_compiled(name))
+    if source:
+        raise pytest.UsageError(f"not compiled, of {sys.executable}: {', '.join(source)}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only the interpreter can do."""
+    if config.getoption("--compiled"):
+        out = [item for item in items if item.get_closest_marker("interpreted")]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 def pytest_collection_finish() -> None:

@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest"),
     ("config.address",),
-    ("body", "config.model", "config.faults", "plugins"),
+    ("body", "config.model", "config.faults", "plugins", "release"),
     ("halves", "connection", "expression"),
     ("exchange",),
     ("observe",),

@@ -20,7 +20,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 from twisted.application.reactors import installReactor
@@ -40,6 +39,7 @@ from protogate.process.channel import Channel, Refused
 from protogate.process.messages import Done, Message
 from protogate.process.spawn import LINE
 from protogate.reactor.best import install_best
+from protogate.release import release
 from protogate.service import GatewayService, Prepared
 
 DEAF: Final = 1 << 20
@@ -74,7 +74,7 @@ class Worker:
 
     def begin(self) -> None:
         """Say that we are there."""
-        self.channel.tell(messages.Started(version=version("protogate"), reactor=type(self._reactor).__name__))
+        self.channel.tell(messages.Started(version=release(), reactor=type(self._reactor).__name__))
 
     def __call__(self, event: LogEvent) -> None:
         """L{ILogObserver}: tell the supervisor."""
