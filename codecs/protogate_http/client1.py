@@ -150,15 +150,11 @@ class Client(Stream):
         self.half: Ask | None = None
         self._keep = True
         self._heard = False  # some of the response was read
-        self._told = False  # flushed() is called after each write
         self.times = context.timeouts  # of the request under way
         self.ready = ready
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        if hasattr(self.transport, "flushed"):  # one of protogate-uv: it tells
-            self.transport.flushed = self.flushed
-            self._told = True
         self.capacity = 1
         self.ready(self)
 
