@@ -106,7 +106,7 @@ class Connection:
         self._out: list[bytes] = []
         self._turn: list[bytes] = []  # to be sent when this turn of the loop is over …
         self._waiting = 0  # … and how many bytes that are
-        self._told = False  # flushed() is called after each write
+        self._hears = False  # flushed() is called after each write
         self._written = 0  # bytes given to the transport
         self._flushed: int | None = None  # of these, flushed when somebody looked last; None = nothing was waiting
         self._moved = 0.0  # when that number changed last
@@ -164,7 +164,7 @@ class Connection:
         )
         if hasattr(transport, "flushed"):  # that of protogate.reactor collects by itself, and tells
             transport.flushed = self.flushed
-            self._told = True
+            self._hears = True
         transport.registerProducer(self, True)
 
     def _collect(self, data: bytes) -> None:

@@ -367,7 +367,7 @@ class Client(Stream):
 
     def written(self, half: Ask) -> None:
         """The last byte of the request was written: when is it flushed?"""
-        if half.sent or half.response is not None or self._waiting or self._told:
+        if half.sent or half.response is not None or self._waiting or self._hears:
             return
         half.since = self.now()
         if self._size or self.unsent():
@@ -382,7 +382,7 @@ class Client(Stream):
         if whole and not self._size:
             half.since = self.now()
             self.sent(half, half.since)
-        elif self._told:
+        elif self._hears:
             self.watch(self.look())
         else:
             self.written(half)
