@@ -94,7 +94,7 @@ def make(path: str, begin: Begin, foreground: bool = True) -> GatewayService | S
     if built.config.gateway.workers:
         begin.environ = {name: os.environ[name] for name in (SOCKET, USEC, PID) if name in os.environ}
         kind = ForegroundSupervisor if foreground else Supervisor
-        service = kind(Draft(built.loaded, source, built.warnings), None, begin, Notify.take(), inherited)
+        service = kind(Draft.of(built, source), None, begin, Notify.take(), inherited)
     else:
         opener = Handed(inherited, built.config.listeners) if inherited else None
         one = ForegroundGateway if foreground else GatewayService

@@ -8,8 +8,8 @@ STEADY: Final = 10.0
 """Seconds of life after which an end is an accident, and no habit."""
 FIRST: Final = 0.5
 """Seconds to wait when it ended again, soon after it was started; each time twice as long …"""
-MOST: Final = 30.0
-"""… up to this."""
+MOST: Final = 5.0
+"""… up to this: connections that the kernel has accepted for it wait that long."""
 
 
 class Backoff:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Self
 
-from protogate.build import build, build_quietly
+from protogate.build import Build, build, build_quietly
 from protogate.config.load import Loaded, Source, read
 from protogate.config.model import Config
 
@@ -16,6 +16,14 @@ class Draft(NamedTuple):
     loaded: Loaded
     source: Source
     warnings: Sequence[str]
+    upstreams: Collection[str]
+    """Names and origins of all that requests are sent to."""
+
+    @classmethod
+    def of(cls, built: Build, source: Source) -> Self:
+        """What remains of a build."""
+        names = {upstream.name for upstream in built.config.upstreams}
+        return cls(built.loaded, source, built.warnings, names.union(built.router.clusters))
 
     @property
     def config(self) -> Config:
@@ -31,12 +39,10 @@ def draft(path: str, source: Source | None = None) -> Draft:
     @raise ConfigFaults: all faults.
     """
     found = read(path) if source is None else source
-    built = build(path, found)
-    return Draft(built.loaded, found, built.warnings)
+    return Draft.of(build(path, found), found)
 
 
 def draft_quietly(path: str) -> Draft:
     """As L{draft}, in a thread beside an event loop."""
     source = read(path)
-    built = build_quietly(path, source)
-    return Draft(built.loaded, source, built.warnings)
+    return Draft.of(build_quietly(path, source), source)

@@ -233,7 +233,7 @@ class Supervisor(Service):
         self.sockets.take(opened.opening)
         self.admin.take(opened.pages)
         self.totals.keep("listener", [listener.name for listener in draft.config.listeners])
-        self.totals.keep("upstream", [each.name for each in draft.config.upstreams])
+        self.totals.keep("upstream", draft.upstreams)
 
     # -- workers
 
