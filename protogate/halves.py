@@ -225,7 +225,7 @@ class Serving(Half):
             return
         self._handling = True
         try:
-            result = service.handle(request)
+            result: Any = service.handle(request)  # nobody promised that it is what it should be
         except Exception:
             _log.failure("handle() must not raise")
             self._handling = False

@@ -172,7 +172,7 @@ class Client(Stream):
         self._keep, self._heard = True, False
         self.wire.limits, self.times = self.context.limits, self.context.timeouts
         answer = half.begin(request)
-        if half is self.half and not self.dead:
+        if half is self.current() and not self.dead:  # asked anew: it may be over by now
             if half.writing == ENDED:
                 self.written(half)
             elif half.expect:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-NOTHING: Final[Any] = 0.0
+NOTHING: Any = 0.0  # never Final: compiled code would make a new 0.0 wherever it stands
 """Milliseconds of what did not happen.  A field is left out of a line when its value *is* its default, no other 0.0."""
 
 
