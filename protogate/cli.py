@@ -1,4 +1,4 @@
-"""The C{protogate} command: run, upgrade, check, routes, explain."""
+"""The C{protogate} command: run, upgrade, check, routes, explain; L{protogate.commands} has the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from twisted.application.reactors import NoSuchReactor, getReactorTypes, install
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
+from protogate.commands import codec, codecs, decode, outside
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
+from protogate.losses import losses
 from protogate.process.upgrade import Begin
 from protogate.reactor.best import install_best
 from protogate.release import release
@@ -50,7 +52,10 @@ def parser() -> argparse.ArgumentParser:
     which = renew.add_mutually_exclusive_group(required=True)
     which.add_argument("--pid", type=int, help="of the gateway")
     which.add_argument("--pidfile", metavar="FILE", help="of the gateway")
-    command("check", "Check a configuration: print every fault and every warning.")
+    checked = command("check", "Check a configuration: print every fault and every warning.")
+    checked.add_argument(
+        "--losses", action="store_true", help="print for every route what may be lost between two protocols"
+    )
     command("routes", "Print the rules in the order in which they are considered.")
     asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.")
     asked.add_argument("request", metavar="REQUEST", help="method and URL, e.g. 'GET http://a.test/hotel/order/1'")
@@ -67,6 +72,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="a header that the upstream would answer with",
     )
+    for other in (codecs, codec, decode, outside):
+        other.register(commands)
     return top
 
 
@@ -74,6 +81,8 @@ def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> i
     """Run a command; returns its exit status."""
     options = parser().parse_args(arguments)
     out = sys.stdout if out is None else out
+    if hasattr(options, "function"):
+        return int(options.function(options, out))
     if options.command == "run":
         return run(options.config, options.reactor)
     if options.command == "upgrade":
@@ -91,7 +100,7 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
         print(f"{options.config}: {count} fault{'s' if count != 1 else ''}", file=out)
         return 1
     if options.command == "check":
-        return check(built, options.config, out)
+        return check(built, options.config, options.losses, out)
     if options.command == "routes":
         print(routes(built), file=out)
         return 0
@@ -106,10 +115,12 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
     return 0
 
 
-def check(built: Build, path: str, out: TextIO) -> int:
+def check(built: Build, path: str, every: bool, out: TextIO) -> int:
     """C{protogate check}, when there is no fault."""
     for warning in built.warnings:
         print(f"{warning} (warning)", file=out)
+    for loss in losses(built, every):
+        print(loss, file=out)
     config = built.config
     parts = (
         (len(config.listeners), "listener"),

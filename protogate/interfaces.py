@@ -7,19 +7,21 @@ Words used below: a *source* is whatever reads bytes off a connection, a *sink* 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Awaitable
+    from typing import TextIO
 
     from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IListeningPort, IProtocol
 
-    from protogate.context import Context
+    from protogate.context import Context, Limits
     from protogate.errors import Abort
     from protogate.exchange.exchange import Exchange
     from protogate.message import Field, Request, Response
@@ -132,6 +134,34 @@ class IDatagramCodec(ICodec):
         """Connect to one."""
 
 
+class IDescribedCodec(ICodec):
+    """A codec that tells what its protocol cannot say.  Optional; without it a codec is taken to lack nothing."""
+
+    distribution: str = Attribute("Name of the distribution that it is installed with, which has its version.")
+    lacks: Collection[str] = Attribute(
+        """What it has no words for: some of the words of L{protogate.testing.LACKS}.  C{protogate check} tells whoever
+        routes to it, and the contract suite expects no more of it; so it is never more than the truth."""
+    )
+    depends: Mapping[str, str] = Attribute(
+        """What only some of its peers have words for: such a word, and which peers have not, in the plural, e.g.
+        C{{"trailers": "HTTP/1.0 peers"}}."""
+    )
+
+
+class IReadableCodec(ICodec):
+    """A codec that can show what was said in it.  Optional; C{protogate decode} asks for it."""
+
+    def dissect(data: bytes, client: bool, limits: Limits) -> Iterator[str]:
+        """
+        What one side of a connection sent from its beginning on, for people: an item for each frame, which begins with
+        its offset in C{data}; its further lines are indented.  What is not ASCII, or not printable, is escaped.
+
+        @param client: whether the client sent it.
+        @param limits: a head that goes beyond them may be called wrong.
+        @raise ValueError: what is wrong, and at which offset, or that the end is cut off; after the frames before it.
+        """
+
+
 class IConnection(Interface):
     """Either side of a connection."""
 
@@ -205,4 +235,22 @@ class IRouter(Interface):
         """
         The Route for C{exchange.request}, or None when nothing matches.  It is given the exchange because conditions
         see where a request came from.  An L{Abort} raised here says what to answer.
+        """
+
+
+class ICommand(Interface):
+    """A command of C{protogate} that a distribution adds.  Made and asked for its summary whenever one is run."""
+
+    name: str = Attribute("The word behind C{protogate}.")
+    summary: str = Attribute("One line for C{protogate --help}.")
+
+    def arguments(parser: ArgumentParser) -> None:
+        """Add options, or commands below this one, to its parser.  C{function} and C{command} are taken."""
+
+    def run(options: Namespace, reactor: object, context: Context, out: TextIO) -> Deferred[int] | int:
+        """
+        Do it, and return the exit status: 0 = done, 2 = the command was not understood.
+
+        Called once, on a reactor that runs and is stopped when there is a status.  What was asked for goes to C{out};
+        what is said about it goes to standard error.
         """

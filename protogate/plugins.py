@@ -28,7 +28,7 @@ _parts: dict[tuple[Any, str, Any], Any] = {}
 """What was found, by interface, name and package."""
 
 
-NOUNS: Final = {"IStreamCodec": "codec", "IModuleFactory": "module"}
+NOUNS: Final = {"IStreamCodec": "codec", "IModuleFactory": "module", "ICommand": "command"}
 """What those who write configurations call them."""
 
 

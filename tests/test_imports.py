@@ -39,11 +39,11 @@ LAYERS: list[tuple[str, ...]] = [
     ("downstream",),
     ("process.notify", "process.activation", "admin"),
     ("build",),
-    ("explain",),
+    ("explain", "losses"),
     ("loading",),
     ("service",),
     ("process",),
-    ("tap", "cli", "demo", "testing", "__main__", "process.resume"),
+    ("tap", "cli", "commands", "demo", "testing", "__main__", "process.resume"),
 ]
 
 CODEC_MAY: set[str] = {

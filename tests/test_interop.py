@@ -23,27 +23,17 @@ def refuse(self, server):
 
 
 CODECS = {name: type(find(IStreamCodec, name)) for name in names(IStreamCodec)} | {"mini": Mini}
-BOTH = {
-    "http1": {"multiplex", "goaway"},
-    "mini": {"continue", "goaway"},
-    "sotp": set(),
-}
-"""What a pair cannot say, whichever side the codec is on."""
-BEHIND = {
-    "http1": {"refuse"},
-    "mini": set(),
-    "sotp": set(),
-}
-"""What it cannot say behind another."""
+LACKS = {name: frozenset(made.lacks) for name, made in CODECS.items()}
+"""What each says that it cannot say: "refuse" only matters behind another, HEAD where neither side knows it."""
 REFUSE = {"mini": refuse, "sotp": refuse}
 MULTIPLEXED = {"mini", "sotp"}
 
 for _down, _front in CODECS.items():
     for _up, _behind in CODECS.items():
         _name = f"{_down}_to_{_up}"
-        _lacks = BOTH[_down] | BOTH[_up] | BEHIND[_up]
-        if _down == _up == "mini":
-            _lacks = _lacks | {"head"}
+        _lacks = (LACKS[_down] - {"refuse"}) | LACKS[_up]
+        if not {"head"} <= LACKS[_down] & LACKS[_up]:
+            _lacks = _lacks - {"head"}
         if _up in MULTIPLEXED:
             _lacks = _lacks - {"multiplex"}
         _members = {"down": _front, "up": _behind, "lacks": _lacks, "__module__": __name__}

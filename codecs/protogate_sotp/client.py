@@ -78,6 +78,16 @@ def status_of(response: Response) -> int:
     return TABLE[response.status] if exact is None else int(exact)
 
 
+def unpacked(response: Response) -> Response:
+    """The same answer, with its content as it was before somebody compressed it."""
+    body, coding = response.body, response.headers.get(b"content-encoding")
+    if body is not None and coding in IDS:
+        broken = Abort("the compression of the answer is broken", UPSTREAM, 502, error="http_protocol_error")
+        response.body = Unpacked(body, coding, broken)
+        response.headers.remove(b"content-encoding")
+    return response
+
+
 @implementer(ISink)
 class _Collector:
     """Takes the content of an answer, then fires a Deferred with the L{Reply}."""
@@ -291,12 +301,7 @@ class SotpClient:
 
     def _answered(self, response: Response, call: _Call) -> None:
         call.under = None
-        body, coding = response.body, response.headers.get(b"content-encoding")
-        if body is not None and coding in IDS:
-            broken = Abort("the compression of the answer is broken", UPSTREAM, 502, error="http_protocol_error")
-            response.body = Unpacked(body, coding, broken)
-            response.headers.remove(b"content-encoding")
-        call.answer.callback(response)
+        call.answer.callback(unpacked(response))
 
     def _broken(self, failure: Failure, call: _Call) -> None:
         call.under = None

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from zope.interface import implementer
 
-from protogate.interfaces import IClientConnection, IService, IStreamCodec
+from protogate.interfaces import IClientConnection, IDescribedCodec, IReadableCodec, IService, IStreamCodec
 from protogate_sotp.caller import Client
+from protogate_sotp.dissect import dissect
 from protogate_sotp.link import Settings
 from protogate_sotp.server import Server
 
 if TYPE_CHECKING:
-    from protogate.context import Context
+    from protogate.context import Context, Limits
 
 _BEGINS: Final = b"\xd5\x50\x01\x00\x00"
 """Magic, version, type and flags of a HELLO."""
 
 
-@implementer(IStreamCodec)
+@implementer(IStreamCodec, IDescribedCodec, IReadableCodec)
 class Sotp:
     """SOTP/1, docs/sotp.md."""
 
     name = "sotp"
     alpn = (b"sotp/1",)
+    distribution = "protogate"
+    lacks: frozenset[str] = frozenset()
+    depends: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = Settings() if settings is None else settings
@@ -42,3 +47,7 @@ class Sotp:
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
         return Client(ready, context, self.settings)
+
+    def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:
+        """Frames."""
+        return dissect(data, limits)

@@ -3,7 +3,9 @@ L{CodecContract}: what must hold for every codec.
 
     class Contract(CodecContract, SynchronousTestCase):
         codec = Mine                        # called without arguments
-        lacks = {"continue", "refuse"}      # see protogate.testing.interop.LACKS
+
+What the codec says that it lacks (L{protogate.interfaces.IDescribedCodec}) is not expected of it.  A suite for one that
+does not tell says C{lacks = {"continue", "refuse"}}, with words of L{protogate.testing.matrix.LACKS}.
 
 It is all of L{InteropContract}, with the codec in front and behind, and what only one connection shows: how it begins,
 drains and ends, in each state and by each way to end; what it makes of its own bytes at every split, cut off at every
@@ -18,8 +20,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from twisted.internet.defer import Deferred
@@ -28,20 +30,32 @@ from zope.interface.verify import verifyObject
 
 from protogate.context import Limits
 from protogate.errors import ALWAYS, CLIENT, Abort
-from protogate.interfaces import IClientConnection, IConnection, IStreamCodec
+from protogate.interfaces import IClientConnection, IConnection, IDescribedCodec, IReadableCodec, IStreamCodec
 from protogate.message import Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import Pair, ok, read_then
-from protogate.testing.interop import BLOCK, InteropContract
+from protogate.testing.interop import BLOCK, LACKS, InteropContract
 from protogate.testing.replay import ReplayContract
 from protogate.testing.states import STATES, WAYS, Reach
 from protogate.testing.transport import ALL
 
 
+class _Told:
+    """What a suite takes its codec to lack unless it says so itself: what the codec tells."""
+
+    def __get__(self, suite: object, kind: type[CodecContract]) -> Iterable[str]:
+        codec = kind.codec()
+        return frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else ()
+
+
 class CodecContract(ReplayContract, InteropContract):
-    """@cvar codec: makes the codec, called without arguments."""
+    """
+    @cvar codec: makes the codec, called without arguments.
+    @cvar lacks: what its protocol cannot say; by default what the codec tells.
+    """
 
     codec: ClassVar[Callable[[], Any]]
+    lacks: ClassVar[Any] = _Told()
 
     def made(self) -> tuple[IStreamCodec, IStreamCodec]:
         """Both are the same kind."""
@@ -61,6 +75,10 @@ class CodecContract(ReplayContract, InteropContract):
         self.assertRegex(codec.name, r"\A[a-z][a-z0-9_-]*\Z")
         for token in codec.alpn:
             self.assertIsInstance(token, bytes)
+        if IDescribedCodec.providedBy(codec):
+            verifyObject(IDescribedCodec, codec)
+            self.assertLessEqual({*codec.lacks, *codec.depends}, LACKS)
+            self.assertFalse({*codec.lacks} & {*codec.depends}, "never, or not with some: one of the two")
 
     def test_sniffing_knows_its_own_first_bytes(self) -> None:
         codec = type(self).codec()
@@ -74,6 +92,31 @@ class CodecContract(ReplayContract, InteropContract):
         codec = type(self).codec()
         for prefix in (b"\xff" * 256, bytes(range(128, 256)) * 2):
             self.assertIs(codec.sniff(prefix), False)
+
+    def test_what_was_said_can_be_read(self) -> None:
+        """By a codec that shows frames: of every sample, on both sides, whole and cut off; anything else is refused."""
+        codec = type(self).codec()
+        if not IReadableCodec.providedBy(codec):
+            raise SkipTest("the codec does not show what was said")
+        verifyObject(IReadableCodec, codec)
+        for sample in self.samples():
+            recorded = self.recorded(sample)
+            for client, data in ((True, recorded.client), (False, recorded.server)):
+                lines = list(codec.dissect(data, client, Limits()))
+                self.assertTrue(lines)
+                self.assertEqual([line for line in lines if not line.isascii()], [])
+                offsets = [int(line.partition(":")[0]) for line in lines]
+                self.assertEqual((offsets[0], offsets), (0, sorted(set(offsets))))
+                self.assertLess(offsets[-1], len(data))
+                for at in range(1, len(data), 7):
+                    found = []
+                    with suppress(ValueError):
+                        for line in codec.dissect(data[:at], client, Limits()):
+                            found.append(line)
+                    self.assertEqual(found[:-1], lines[: max(len(found) - 1, 0)], f"cut off after {at} bytes")
+        for client in (True, False):
+            with self.assertRaises(ValueError):  # noqa: PT027
+                list(codec.dissect(b"\xff" * 256, client, Limits()))
 
     # -- connections
 

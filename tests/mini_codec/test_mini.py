@@ -29,7 +29,6 @@ from protogate.testing.upstream import Do, Expect  # noqa: E402
 
 class MiniContract(CodecContract, SynchronousTestCase):
     codec = Mini
-    lacks = ("continue", "goaway", "head")
 
     def refuse(self, server):
         stream = list(server.streams.values())[-1]

@@ -10,4 +10,3 @@ from protogate_http.http1 import Http1
 
 class Http1Contract(CodecContract, SynchronousTestCase):
     codec = Http1
-    lacks = ("refuse", "multiplex", "goaway")

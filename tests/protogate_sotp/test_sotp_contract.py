@@ -11,7 +11,6 @@ from protogate_sotp.codec import Sotp
 
 class SotpContract(CodecContract, SynchronousTestCase):
     codec = Sotp
-    lacks = ()
 
     def refuse(self, server):
         stream = list(server.streams.values())[-1]

@@ -3,7 +3,7 @@
 from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker
 
-from protogate.interfaces import IModuleFactory, IStreamCodec
+from protogate.interfaces import ICommand, IModuleFactory, IStreamCodec
 from protogate.plugins import Plugin
 
 protogate = ServiceMaker(
@@ -17,6 +17,8 @@ protogate_uv = Reactor("protogate-uv", "protogate.reactor.uv", "uvloop, with its
 
 http1 = Plugin(IStreamCodec, "http1", "protogate_http.http1.Http1")
 sotp = Plugin(IStreamCodec, "sotp", "protogate_sotp.codec.Sotp")
+
+sotp_command = Plugin(ICommand, "sotp", "protogate_sotp.command.Command")
 
 access_list = Plugin(IModuleFactory, "accessList", "protogate.governance.accesslist.AccessListFactory")
 add_response_header = Plugin(

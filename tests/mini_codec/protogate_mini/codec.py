@@ -7,7 +7,7 @@ frames, and which stream is which; L{protogate_mini.streams} has the credit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,14 @@ from protogate.body import Body
 from protogate.connection import Connection
 from protogate.errors import ALWAYS, CLIENT, CLIENT_GONE, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import CUT, OPEN, Half
-from protogate.interfaces import IClientConnection, IConnection, IService, IStreamCodec
+from protogate.interfaces import (
+    IClientConnection,
+    IConnection,
+    IDescribedCodec,
+    IReadableCodec,
+    IService,
+    IStreamCodec,
+)
 from protogate.message import Peer, Request, Response
 from protogate_mini.frames import (
     BROKEN,
@@ -37,12 +44,13 @@ from protogate_mini.frames import (
     credit,
     frame,
     frames,
+    shown,
     unpack,
 )
 from protogate_mini.streams import Answer, Ask
 
 if TYPE_CHECKING:
-    from protogate.context import Context
+    from protogate.context import Context, Limits
 
 STREAMS: Final = 100
 """Requests at once."""
@@ -404,12 +412,15 @@ def _status(value: bytes) -> bool:
     return len(value) == 3 and NUMBER(value) is not None and 100 <= int(value) < 600
 
 
-@implementer(IStreamCodec)
+@implementer(IStreamCodec, IDescribedCodec, IReadableCodec)
 class Mini:
     """The codec."""
 
     name = "mini"
     alpn = (b"mini",)
+    distribution = "protogate-mini"
+    lacks = frozenset(("continue", "goaway", "head"))
+    depends: Mapping[str, str] = {}
 
     def sniff(self, prefix: bytes) -> bool | None:
         """A connection begins with a HEAD, which is shorter than 16 MiB."""
@@ -424,6 +435,17 @@ class Mini:
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
         return Client(ready, context)
+
+    def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:
+        """Frames: they look the same on both sides."""
+        at = 0
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 4], "big") + 9
+            found, rest = frames(data[at : at + size])
+            if rest or not found:
+                raise ValueError(f"at {at}: a frame that is cut off")
+            yield f"{at}: {shown(found[0])}"
+            at += size
 
 
 __all__ = ["Mini"]

@@ -92,3 +92,14 @@ def credit(data: bytes) -> int:
 def credited(number: int, size: int) -> bytes:
     """A CREDIT."""
     return frame(CREDIT, number, _LONG.pack(size))
+
+
+def shown(item: Frame) -> str:
+    """A frame, for people."""
+    kind, stream, payload = item
+    name = ("HEAD", "DATA", "END", "CANCEL", "CREDIT")[kind]
+    if kind not in (HEAD, END):
+        return f"{name} stream {stream}: {len(payload)} bytes"
+    lines = [f"{name} stream {stream}"]
+    lines += [ascii(f"{field.decode('latin-1')}: {value.decode('latin-1')}")[1:-1] for field, value in unpack(payload)]
+    return "\n    ".join(lines)

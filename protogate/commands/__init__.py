@@ -1,0 +1,1 @@
+"""What C{protogate} can do besides running a gateway and asking about its configuration, a module a command."""

@@ -1,0 +1,83 @@
+"""
+What is lost between two protocols: for each route, what the one side can say and the other cannot.
+
+Rules
+- Codecs say themselves what they lack (L{protogate.interfaces.IDescribedCodec}); no protocol is known here.
+- Something is lost only where one side says it and the other cannot: what neither can say nobody misses.
+- What depends on the peer at hand is no loss of the configuration; it is told to whoever asks for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from protogate.build import Build
+from protogate.interfaces import IDescribedCodec, IStreamCodec
+
+THERE: Final[Mapping[str, str]] = {
+    "trailers": "trailers",
+    "continue": "Expect: 100-continue",
+    "upgrade": "tunnels",
+    "halfclose": "half-closed tunnels",
+}
+"""What a client says and an upstream may not understand, by the words of L{protogate.testing.LACKS}."""
+BACK: Final[Mapping[str, str]] = {
+    "trailers": "trailers",
+    "interim": "interim responses",
+    "halfclose": "half-closed tunnels",
+}
+"""What an upstream says and a client may not."""
+
+
+def losses(built: Build, every: bool = False) -> Iterator[str]:
+    """
+    A line for each way through the gateway on which something is lost.
+
+    @param every: for all ways, and with what only some peers cannot say.
+    """
+    fronts = {name: built.codecs[name] for listener in built.config.listeners for name in listener.protocols}
+    protocols = {upstream.name: upstream.protocol for upstream in built.config.upstreams}
+    for rule in sorted(built.router.rules, key=lambda rule: rule.index):
+        names = dict.fromkeys(target.upstream for route in rule.routes for target in route.targets)
+        for name in names:
+            scheme = "http" if name in protocols else name.partition("://")[0]
+            behind = built.codec(protocols.get(name, ""), scheme)
+            for front in fronts.values():
+                text = "; ".join(_way(front, behind, every))
+                if text:
+                    yield f'routes[{rule.index}] rule "{rule.name}", {front.name} to "{name}" ({behind.name}): {text}'
+
+
+def _way(front: IStreamCodec, behind: IStreamCodec, every: bool) -> Iterator[str]:
+    """What is lost between two codecs."""
+    lacks, cannot = _lacks(front), _lacks(behind)
+    there = [text for word, text in THERE.items() if word in cannot - lacks]
+    back = [text for word, text in BACK.items() if word in lacks - cannot]
+    if "upgrade" in lacks | cannot:  # then there is none to be half closed
+        there, back = ([text for text in texts if text != THERE["halfclose"]] for texts in (there, back))
+    if there:
+        yield f"the upstream never sees {_listed(there)}"
+    if back:
+        yield f"the client never sees {_listed(back)}"
+    if not every:
+        return
+    if not (there or back):
+        yield "nothing is lost"
+    for codec, side in ((front, "clients"), (behind, "servers")):
+        if not IDescribedCodec.providedBy(codec):
+            yield f"the codec {codec.name} does not tell what it lacks"
+            continue
+        texts = {**THERE, **BACK}
+        for peers in dict.fromkeys(codec.depends.values()):
+            words = [texts[word] for word, who in codec.depends.items() if who == peers and word in texts]
+            if words:
+                yield f"{peers} as {side} do not know {_listed(words)}"
+
+
+def _lacks(codec: IStreamCodec) -> frozenset[str]:
+    return frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else frozenset()
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
