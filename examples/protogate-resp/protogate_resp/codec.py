@@ -1,0 +1,37 @@
+"""The codec: who makes both sides, and knows its own first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zope.interface import implementer
+
+from protogate.interfaces import IClientConnection, IService, IStreamCodec
+from protogate_resp.client import Client
+from protogate_resp.server import Server
+
+if TYPE_CHECKING:
+    from protogate.context import Context
+
+
+@implementer(IStreamCodec)
+class Resp:
+    """RESP2."""
+
+    name = "resp"
+    alpn = ()
+
+    def sniff(self, prefix: bytes) -> bool | None:
+        """A command is an array."""
+        if prefix[:1] not in (b"", b"*"):
+            return False
+        return None if len(prefix) < 2 else prefix[1:2] in b"123456789"
+
+    def server(self, service: IService, context: Context) -> Server:
+        """A connection from a client."""
+        return Server(service, context)
+
+    def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
+        """A connection to an upstream."""
+        return Client(ready, context)
