@@ -26,7 +26,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 from twisted.internet.defer import CancelledError, Deferred
