@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.application.reactors import getReactorTypes
 
@@ -59,24 +59,43 @@ def settings(folder: Path, name: str, port: int, plan: Plan) -> dict[str, Any]:
     return configuration.plain(port, plan.upstream, log=log, timeouts=patient)
 
 
-def protogate(folder: Path, name: str, configuration: Mapping[str, Any], *, reactor: str = "") -> Process:
-    """
-    One that runs a configuration, on the core of gateways.
+class Build(NamedTuple):
+    """One way in which protogate may run."""
 
-    @param reactor: its name; empty = what C{protogate run} chooses.
-    """
+    slug: str
+    """For names of files."""
+    program: Path
+    """The command."""
+    reactor: str
+    """Its name; empty = what C{protogate run} chooses."""
+
+
+OURS: Final = Path(sys.executable).with_name("protogate")
+COMPILED: Final = Path(__file__).parent.parent / "build" / "compiled" / "bin" / "protogate"
+"""What C{make compiled} makes."""
+BUILDS: Final = {
+    "protogate (epoll)": Build("epoll", OURS, "epoll"),
+    "protogate (uvloop)": Build("uvloop", OURS, "protogate-uv"),
+    "protogate (compiled)": Build("compiled", COMPILED, "protogate-uv"),
+}
+"""How protogate is measured, as far as it is there."""
+
+
+def protogate(folder: Path, name: str, configuration: Mapping[str, Any], build: Build | None = None) -> Process:
+    """One that runs a configuration, on the core of gateways."""
     path = folder / f"{name}.json"
     path.write_text(json.dumps(configuration))
+    program, reactor = (OURS, "") if build is None else (build.program, build.reactor)
     chosen = ["--reactor", reactor] if reactor else []
-    arguments = [sys.executable, "-m", "protogate", "run", *chosen, "-c", str(path)]
+    arguments = [str(program), "run", *chosen, "-c", str(path)]
     port = int(configuration["listeners"][0]["address"].rpartition(":")[2])
     return Process(arguments, GATEWAY_CORE, port, folder / f"{name}.log")
 
 
-def _on(reactor: str) -> Callable[[Path, Plan], Process]:
+def _built(build: Build) -> Callable[[Path, Plan], Process]:
     def start(folder: Path, plan: Plan) -> Process:
-        name = f"protogate-{reactor}"
-        return protogate(folder, name, settings(folder, name, free_port(), plan), reactor=reactor)
+        name = f"protogate-{build.slug}"
+        return protogate(folder, name, settings(folder, name, free_port(), plan), build)
 
     return start
 
@@ -95,8 +114,6 @@ OTHERS: Final[dict[str, Command]] = {
     "envoy": envoy.arguments,
     "caddy": caddy.arguments,
 }
-REACTORS: Final = {"epoll": "protogate, epoll", "protogate-uv": "protogate, uvloop"}
-"""On which protogate is measured, if they are there."""
 
 
 def available() -> dict[str, Callable[[Path, Plan], Process]]:
@@ -105,13 +122,15 @@ def available() -> dict[str, Callable[[Path, Plan], Process]]:
         name: _other(name, arguments) for name, arguments in OTHERS.items() if binary(name)
     }
     known = {reactor.shortName for reactor in getReactorTypes()}
-    found |= {label: _on(reactor) for reactor, label in REACTORS.items() if reactor in known}
+    for label, build in BUILDS.items():
+        if build.program.exists() and build.reactor in known:
+            found[label] = _built(build)
     return found
 
 
 def missing() -> list[str]:
     """Candidates that are not installed."""
-    return [name for name in (*OTHERS, *REACTORS.values()) if name not in available()]
+    return [name for name in (*OTHERS, *BUILDS) if name not in available()]
 
 
 def get(port: int, path: str, *, method: str = "GET", source: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:

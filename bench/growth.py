@@ -19,7 +19,7 @@ from typing import Any, Final
 import candidates
 import configuration
 import load
-from candidates import REACTORS, SMALL
+from candidates import BUILDS, SMALL, Build
 from idle import room
 from processes import Process, free_port, stage
 from report import Table, spread
@@ -81,9 +81,9 @@ def slope(points: Sequence[float], values: Sequence[float]) -> float:
     return statistics.linear_regression(points, values).slope if len(points) > 1 else 0.0
 
 
-def reactors(options: Options) -> dict[str, str]:
-    """Names of reactors, by the names of the candidates that run on them."""
-    return {label: reactor for reactor, label in REACTORS.items() if label in chosen(options)}
+def builds(options: Options) -> dict[str, Build]:
+    """How protogate is measured, by the names of the candidates."""
+    return {label: build for label, build in BUILDS.items() if label in chosen(options)}
 
 
 def window(process: Process, up: Process, seconds: float, connections: int) -> load.Figure:
@@ -112,7 +112,7 @@ def served(up: Process) -> int:
 
 
 def measure(name: str, options: Options, points: Sequence[int] = ()) -> Table:
-    """One kind of L{KINDS}, on each reactor there is."""
+    """One kind of L{KINDS}, in each way it can run."""
     kind = KINDS[name]
     points = points or kind.points
     many = name == "connections"
@@ -122,13 +122,13 @@ def measure(name: str, options: Options, points: Sequence[int] = ()) -> Table:
     with stage() as (folder, processes):
         processes.append(up := candidates.upstream(folder))
         started = {}
-        for label, reactor in reactors(options).items():
+        for label, build in builds(options).items():
             found[label] = {count: [] for count in points}
             for count in points:
                 if many and count != points[0]:
                     started[label, count] = started[label, points[0]]
                     continue
-                process = start(folder, f"{reactor}-{name}-{count}", up, kind.settings(count), reactor)
+                process = start(folder, f"{build.slug}-{name}-{count}", up, kind.settings(count), build)
                 processes.append(process)
                 started[label, count] = process
         for number in range(options.rounds + 1):
@@ -143,17 +143,17 @@ def measure(name: str, options: Options, points: Sequence[int] = ()) -> Table:
     return table(name, kind, points, options, found)
 
 
-def start(folder: Path, name: str, up: Process, settings: dict[str, Any], reactor: str) -> Process:
+def start(folder: Path, name: str, up: Process, settings: dict[str, Any], build: Build) -> Process:
     """A plain protogate, with these settings besides."""
     patient = {"clientIdle": "1h", "clientHeader": "1h"}
     made = configuration.plain(free_port(), up.port, log=folder / f"{name}-access.log", timeouts=patient, **settings)
-    return candidates.protogate(folder, name, made, reactor=reactor)
+    return candidates.protogate(folder, name, made, build)
 
 
 def table(
     name: str, kind: Kind, points: Sequence[int], options: Options, found: dict[str, dict[int, list[load.Figure]]]
 ) -> Table:
-    """A column for each reactor, a line for each point, and one for the slopes."""
+    """A column for each way to run it, a line for each point, and one for the slopes."""
     rows: list[tuple[object, ...]] = [(kind.noun, *(f"{label}: CPU µs/request" for label in found), "errors")]
     for count in points:
         values = [[figure.each * 1e6 for figure in found[label][count]] for label in found]

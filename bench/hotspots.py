@@ -153,7 +153,8 @@ def main() -> None:
         processes.append(up := candidates.upstream(folder))
         plan = Plan(up.port, options.row == "governed")
         settings = candidates.settings(folder, "gateway", free_port(), plan)
-        gateway = candidates.protogate(folder, "gateway", settings, reactor=options.reactor)
+        build = candidates.Build("gateway", candidates.OURS, options.reactor)
+        gateway = candidates.protogate(folder, "gateway", settings, build)
         processes.append(gateway)
         load.ask(gateway, SMALL, 1 + options.connections / 1_000, options.connections)  # warm up
         plain = growth.window(gateway, up, options.seconds, options.connections)

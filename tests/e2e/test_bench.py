@@ -40,7 +40,7 @@ from rows import Options
 BENCH = Path(__file__).parent.parent.parent / "bench"
 PROGRAMS = sorted(path for path in BENCH.glob("*.py") if "ArgumentParser" in path.read_text())
 SMALL = Options(seconds=1, rounds=1, connections=8)
-EPOLL = "protogate, epoll"
+EPOLL = "protogate (epoll)"
 
 
 @pytest.fixture
