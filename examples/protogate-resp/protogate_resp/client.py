@@ -93,6 +93,7 @@ class Client(Link):
             return fail(reason)
         self.capacity, self.held, self._block, self._count = 0, False, b"", 0
         self._since = self.heard = self.now()
+        self.pieces.clear()
         answer = half.begin(request)
         self.watch(min(self.look(), self.context.timeouts.response_head or inf))
         return answer
@@ -113,7 +114,7 @@ class Client(Link):
         super().dataReceived(data)
 
     def wants(self) -> bool:
-        return self.half is not None and not self.stopped and self.half.reading == OPEN
+        return self.half is not None and not self.held and self.half.reading == OPEN
 
     def take(self, kind: bytes, size: int | None, raw: bytes) -> None:
         half = self.half
@@ -127,8 +128,9 @@ class Client(Link):
             if isinstance(response.body, Whole):
                 half.incoming = None  # nothing of it is to come
         if half.incoming is not None and (half.protocol == RESP or kind == CONTENT):
-            half.received(raw)
+            self.pieces.append(raw)
         if not self.reader.left:
+            self.pour()
             self.held, fresh, self.fresh = False, self.fresh, False
             half.ended()
             if fresh:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from zope.interface import implementer
 
-from protogate.interfaces import IClientConnection, IService, IStreamCodec
+from protogate.interfaces import IClientConnection, IDescribedCodec, IService, IStreamCodec
 from protogate_resp.client import Client
 from protogate_resp.server import Server
 
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from protogate.context import Context
 
 
-@implementer(IStreamCodec)
+@implementer(IStreamCodec, IDescribedCodec)
 class Resp:
     """RESP2."""
 
     name = "resp"
     alpn = ()
+    distribution = "protogate-resp"
+    lacks = ("trailers", "interim", "continue", "upgrade", "halfclose", "head", "refuse", "multiplex", "goaway")
+    depends: ClassVar[Mapping[str, str]] = {}
 
     def sniff(self, prefix: bytes) -> bool | None:
         """A command is an array."""

@@ -3,8 +3,7 @@ What both sides share: the read loop, and how content is framed.
 
 Rules
 - One request at a time; what follows waits, at most L{AHEAD} bytes of it.  So pipelined commands are answered in order.
-- All events of one read go into a body before the message is handed on.
-- A body that pauses gets the rest of what was read, and holds it; what comes then waits here.
+- All events of one read go into a body, in one write, before the message is handed on.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Link(Connection):
     """
     @ivar half: the request under way, or None.
     @ivar fresh: its head was read, but it was not handed on yet.
-    @ivar held: the body that is being read is paused …
-    @ivar stopped: … and was so when the read loop began.
+    @ivar held: the body that is being read is paused.
+    @ivar pieces: content that was read and is not in a body yet.
     @ivar heard: when something was read last.
     @ivar due: bytes that the body being written still owes; None = it has a frame of its own.
     @ivar parts: that body is written in parts.
@@ -38,7 +37,8 @@ class Link(Connection):
         super().__init__(context)
         self.reader = Reader()
         self.half: Any = None
-        self.fresh = self.held = self.stopped = self.parts = False
+        self.fresh = self.held = self.parts = False
+        self.pieces: list[bytes] = []
         self.due: int | None = None
         self.heard = self.now()
         self._looping = self._choked = False
@@ -85,13 +85,15 @@ class Link(Connection):
         """Turn what was read into events, until it is used up or must wait."""
         if self._looping:
             return
-        self._looping, self.stopped = True, self.held
+        self._looping = True
         self.cork()
         try:
             while not self.dead:
                 event = self.reader.next() if self.fresh or self.wants() else None
                 if event is not None:
                     self.take(*event)
+                elif self.pieces:
+                    self.pour()
                 elif self.fresh:
                     self.fresh = False
                     self.fire()
@@ -107,6 +109,13 @@ class Link(Connection):
         if (len(self.reader) > AHEAD) is not self._choked and not self.dead:
             self._choked = not self._choked
             (self.transport.pauseProducing if self._choked else self.transport.resumeProducing)()
+
+    def pour(self) -> None:
+        """What was read goes into the body."""
+        data = b"".join(self.pieces)
+        self.pieces.clear()
+        if data and self.half is not None:
+            self.half.received(data)
 
     # -- writing
 

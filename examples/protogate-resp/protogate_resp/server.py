@@ -84,7 +84,7 @@ class Server(Link):
         self.whole = self.deaf = False
         self._count, self._word = 0, b""
         self._words: list[bytes] = []
-        self._drained = 0
+        self._got = self._drained = 0
         self._begun: float | None = None  # when the first byte of a command was read
         self._idle = self.now()
 
@@ -98,7 +98,7 @@ class Server(Link):
 
     def wants(self) -> bool:
         if self.half is not None:
-            return not (self.whole or self.stopped or self.deaf or self._drained > DRAIN)
+            return not (self.whole or self.held or self.deaf or self._drained > DRAIN)
         return not self.full
 
     def take(self, kind: bytes, size: int | None, raw: bytes) -> None:
@@ -109,7 +109,10 @@ class Server(Link):
             return
         if half.reading == OPEN:
             if half.protocol == RESP or kind == CONTENT:
-                self._content(half, raw)
+                most, self._got = self.context.limits.body, self._got + len(raw)
+                if self._got > most > 0:
+                    raise refused("content too large", 413)
+                self.pieces.append(raw)
         elif half.writing == ENDED or half.request.body is not None:
             self._drained += len(raw)
         if not self.reader.left:
@@ -151,24 +154,20 @@ class Server(Link):
             raise refused("content too large", 413)
         half = self.half = Answer(self)
         half.protocol, request.peer = request.protocol, self.peer
-        self.whole = self.held = self.stopped = False
+        self.whole = self.held = False
+        self.pieces.clear()
         if size != 0:
             request.body = Body(half, size)
         half.open(request, self._begun or 0.0)
-        self._begun, self._drained = None, 0
+        self._begun, self._got, self._drained = None, 0, 0
         if size == 0:
             half.reading = ENDED
         self.fresh = True
         return half
 
-    def _content(self, half: Answer, raw: bytes) -> None:
-        most = self.context.limits.body
-        if most and half.ledger is not None and half.ledger.received + len(raw) > most:
-            raise refused("content too large", 413)
-        half.received(raw)
-
     def _tail(self, half: Answer) -> None:
         self.whole = True
+        self.pour()
         half.ended()
         if self.fresh:
             self.fire()
