@@ -30,7 +30,7 @@ COUNT: Final = b"resp-count"
 VERBS: Final = {b"GET": b"GET", b"PUT": b"SET", b"DELETE": b"DEL"}
 BOUND: Final = frozenset(
     b"ASKING AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PSYNC PUNSUBSCRIBE QUIT READONLY READWRITE "
-    b"REPLCONF RESET SELECT SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE SYNC UNSUBSCRIBE UNWATCH WATCH".split()
+    b"REPLCONF RESET SELECT SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE SYNC UNSUBSCRIBE UNWATCH WAIT WAITAOF WATCH".split()
 )
 """Commands that change the connection they come by: those to the upstream are shared by all clients."""
 
@@ -61,8 +61,7 @@ def native(words: list[bytes], count: int) -> Request:
         raise refused(f"{name.decode()} is about a connection, and this one is shared", 501)
     if key in (b".", b".."):
         raise refused("a key of dots has no path")
-    target = b"/" + quote(key, safe="!$&'()*+,=:@").encode()
-    request = Request(name, target, [(COUNT, b"%d" % count)], protocol=RESP)
+    request = Request(name, _path(key), [(COUNT, b"%d" % count)], protocol=RESP)
     request.service = name.decode()
     return request
 
@@ -85,7 +84,12 @@ def command(request: Request) -> tuple[str, bytes, int | None]:
     """How a request is asked: RESP, FULL or neither; the start of the command; how long its last argument is."""
     method, body = request.method, request.body
     size = 0 if body is None else body.length
-    key = unquote_to_bytes(request.target.partition(b"?")[0][1:])
+    key = b""
+    if request.protocol not in ("", FULL):
+        path = request.target.partition(b"?")[0]
+        key = unquote_to_bytes(path[1:])
+        if path != _path(key):  # rules have seen the path: with a second spelling of a key they would miss it
+            raise refused("not how a key is spelled in a path")
     if request.protocol == RESP:
         count = int(request.headers.get(COUNT) or 1)
         if (count > 2) is (body is None):
@@ -106,6 +110,11 @@ def command(request: Request) -> tuple[str, bytes, int | None]:
     if size is None:
         raise refused("a value needs a length", 411)
     return "", array(3, verb, key) + (b"$0\r\n\r\n" if body is None else b""), size
+
+
+def _path(key: bytes) -> bytes:
+    """One segment, so that whatever a key holds, nobody takes part of it for something else."""
+    return b"/" + quote(key, safe="!$&'()*+,=:@").encode()
 
 
 def head(response: Response) -> bytes:

@@ -147,13 +147,17 @@ class Server(Link):
     def _open(self, size: int | None, raw: bytes) -> Answer:
         words, count, most = self._words, self._count, self.context.limits.body
         whole = words[0] == VERB and 1 < count < 4
-        request = full(words[1], self.context.limits) if whole else native(words, count)
         if not whole:  # framed as it came: of several arguments the length shows at the end
             size = None if count > 3 or size is None else size + (len(raw) + 2 if raw else 0)
-        if most and size is not None and size > most:
-            raise refused("content too large", 413)
         half = self.half = Answer(self)
-        half.protocol, request.peer = request.protocol, self.peer
+        half.protocol = FULL if whole else RESP
+        try:
+            request = full(words[1], self.context.limits) if whole else native(words, count)
+            if size is not None and size > most > 0:
+                raise refused("content too large", 413)
+        except Abort as reason:  # it ends where it says, so what follows it can be answered
+            request = self._broken(reason)
+        request.protocol, request.peer = half.protocol, self.peer
         self.whole = self.held = False
         self.pieces.clear()
         if size != 0:
@@ -181,7 +185,6 @@ class Server(Link):
     def bad(self, reason: Abort | str) -> None:
         """One answer, and nothing after it."""
         reason = refused(reason) if isinstance(reason, str) else reason
-        self.context.count("malformed_command")
         fresh, half = self.fresh, self.half
         self.fresh, self.deaf = False, True
         if half is not None and half.writing == ENDED:
@@ -189,13 +192,20 @@ class Server(Link):
             return
         if half is None:
             half = self.half = Answer(self)
-            name, *key = self._words or [b""]
             half.reading, fresh = ENDED, True
-            half.open(Request(name, b"".join(key[:1]), protocol=RESP, peer=self.peer), self._begun or 0.0)
+            half.open(self._broken(reason), self._begun or 0.0)
         half.broken(reason)
         if fresh:
             half.request.malformed = reason
             half.begin(self.service)
+
+    def _broken(self, reason: Abort) -> Request:
+        """What is left of a command that is none."""
+        self.context.count("malformed_command")
+        name = self._words[0] if self._words else b""
+        request = Request(name, b"/", protocol=RESP, peer=self.peer)
+        request.malformed = reason
+        return request
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
