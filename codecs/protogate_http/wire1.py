@@ -17,6 +17,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from mypy_extensions import mypyc_attr
+
 from protogate.message import Field
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ TRANSITIONS: Final = {
 """Every step of a Reader; the tests hold it to this table."""
 
 
+@mypyc_attr(native_class=False)
 class Bad(Exception):
     """
     Not HTTP/1.1, or more of it than is allowed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred
 
 from protogate.interfaces import IClientConnection
@@ -42,6 +43,7 @@ class Link:
             self.pool._ready(self, connection)
 
 
+@mypyc_attr(native_class=False)
 class Gate(Deferred[Link]):
     """
     A request that waits for a connection.  Fires with its link, which takes the request on the spot; cancelled later

@@ -23,6 +23,7 @@ from itertools import chain
 from math import inf
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -39,6 +40,7 @@ from protogate.upstream.refusal import full, gone, queued
 _log = Logger()
 
 
+@mypyc_attr(native_class=False)
 class Times(Protocol):
     """Where an attempt notes how long its phases took: seconds, 0.0 = did not happen."""
 
@@ -47,6 +49,7 @@ class Times(Protocol):
     tls: float
 
 
+@mypyc_attr(native_class=False)
 class Connect(Protocol):
     """What a pool needs of a connector (L{protogate.upstream.connector.Connector})."""
 
