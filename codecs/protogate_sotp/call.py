@@ -52,7 +52,7 @@ def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Def
     try:
         host, port, target = _place(options.url, options.request is None)
         fields, authority = _metadata(options.header)
-        if options.max_time < 0 or options.max_time * 1000 >= 1 << 32:
+        if not 0 <= options.max_time * 1000 < 1 << 32:
             raise ValueError("-m wants seconds, 0 to 4294967")
         body = _content(options.data, options.stream, reactor)
     except ValueError as error:

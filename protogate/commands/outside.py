@@ -35,7 +35,7 @@ def register(commands: Commands) -> None:
             command = find(ICommand, name)
         except PluginError as error:
             why = str(error.args[0])
-            add(commands, name, f"(cannot be used: {why})".replace("%", "%%"), partial(_unusable, name, why))
+            add(commands, name, f"(cannot be used: {why})", partial(_unusable, name, why))
         else:
             command.arguments(add(commands, name, command.summary, partial(run, command)))
 

@@ -25,7 +25,11 @@ Function = Callable[[Namespace, TextIO], int]
 def add(commands: Commands, name: str, text: str, function: Function | None, examples: str = "") -> ArgumentParser:
     """A parser for a command; None is for one that only has commands below it."""
     made = commands.add_parser(
-        name, help=text, description=text, epilog=examples or None, formatter_class=RawDescriptionHelpFormatter
+        name,
+        help=text.replace("%", "%%"),
+        description=text,
+        epilog=examples or None,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     if function is not None:
         made.set_defaults(function=function)
