@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
@@ -125,7 +125,8 @@ class Client(Link):
             half.headed(response)
             self.fresh = True
             self.watch(self.context.timeouts.response_stall or inf)
-            if isinstance(response.body, Whole):
+            body: object = response.body
+            if isinstance(body, Whole):
                 half.incoming = None  # nothing of it is to come
         if half.incoming is not None and (half.protocol == RESP or kind == CONTENT):
             self.pieces.append(raw)
@@ -195,7 +196,9 @@ class Client(Link):
 
     def gone(self, half: Half) -> Abort:
         unheard = half.response is None and not self._count
-        return Abort("the upstream closed before its reply was complete", UPSTREAM, 502, IDEMPOTENT if unheard else NEVER)
+        return Abort(
+            "the upstream closed before its reply was complete", UPSTREAM, 502, IDEMPOTENT if unheard else NEVER
+        )
 
     def connectionLost(self, reason: Failure) -> None:
         self.capacity = 0

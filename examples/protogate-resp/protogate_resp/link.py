@@ -79,6 +79,7 @@ class Link(Connection):
         self.held = on
         if not on:
             self.heard = self.now()  # the peer's clock stood still meanwhile
+            self.watch(self.look())
             self.loop()
 
     def loop(self) -> None:

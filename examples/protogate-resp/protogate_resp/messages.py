@@ -37,8 +37,10 @@ BOUND: Final = frozenset(
 _NAME: Final = re.compile(rb"[A-Z][A-Z0-9._|-]*").fullmatch
 _START: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e]*) ([\x21-\x7e]*)").fullmatch
 _STATUS: Final = re.compile(rb"[2-5][0-9][0-9]").fullmatch
-_FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9a-z]+): ((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*"
-                           rb"[\x21-\x7e\x80-\xff])?)?)").fullmatch
+_VISIBLE: Final = rb"[\x21-\x7e\x80-\xff]"
+_FIELD: Final = re.compile(
+    rb"([!#$%%&'*+\-.^_`|~0-9a-z]+): ((?:%b(?:[\t\x20-\x7e\x80-\xff]*%b)?)?)" % (_VISIBLE, _VISIBLE)
+).fullmatch
 _ERROR: Final = re.compile(rb"-([A-Z]+)(?: ([45][0-9][0-9]))?(?: [^\r\n]*)?\r\n").fullmatch
 _WORDS: Final = {401: b"NOAUTH", 403: b"NOPERM"}
 _STATUSES: Final = {b"NOPERM": 403, b"WRONGTYPE": 409} | dict.fromkeys(

@@ -164,6 +164,7 @@ class Server(Link):
             request.body = Body(half, size)
         half.open(request, self._begun or 0.0)
         self._begun, self._got, self._drained = None, 0, 0
+        self.watch(self.look())
         if size == 0:
             half.reading = ENDED
         self.fresh = True
@@ -194,6 +195,8 @@ class Server(Link):
             half = self.half = Answer(self)
             half.reading, fresh = ENDED, True
             half.open(self._broken(reason), self._begun or 0.0)
+        else:
+            self.context.count("malformed_command")
         half.broken(reason)
         if fresh:
             half.request.malformed = reason
