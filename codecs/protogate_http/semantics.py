@@ -17,6 +17,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from protogate.message import Field, Headers, Request, spellings
 from protogate_http.wire1 import CHUNKED, KNOWN, LONG, NUMBER, REMEMBERED, TOKEN, Bad, low
 
@@ -65,6 +67,7 @@ _FORWARDED: Final = frozenset((b"x-forwarded-", *spellings(b"x-forwarded-")))
 """How the names of others begin that are no trailers."""
 
 
+@mypyc_attr(acyclic=True)
 class Special:
     """
     What the fields of one head say about framing and connection.

@@ -97,6 +97,7 @@ class Bad(Exception):
         self.fields: list[Field] = []
 
 
+@mypyc_attr(acyclic=True)
 class Head:
     """
     @ivar start: groups of the start line: (method, target, minor version), or (minor version, status).

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 MARKS: Final = ("first", "head", "chosen", "connected", "sent", "uploaded", "answered", "end")
 
 
+@mypyc_attr(acyclic=True)
 class Ledger:
     """
     @ivar first: first byte of the request head was read.
