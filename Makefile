@@ -15,10 +15,14 @@ HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 # command:package of what the benches put beside the gateway, or look at it with.
 RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk strace:strace valgrind:valgrind perf:linux-perf
 
-# Of what a wheel is made, and what is tried against the compiled one: suites that go through public seams.
+# Of what a wheel is made, and what is tried against the compiled one: suites that go through public seams, without
+# those of e2e that measure.
 COMPILED := build/compiled
 SOURCE = hatch_build.py pyproject.toml $(shell find protogate codecs twisted -type f ! -name '*.pyc' ! -name dropin.cache)
-SEAMS = $(addprefix tests/,cases e2e mini_codec protogate_http protogate_sotp test_compiled.py test_release.py test_halves.py test_interop.py)
+SEAMS = $(addprefix tests/,cases exchange/test_exchange.py mini_codec observe/test_record.py observe/test_tally.py \
+    protogate_http protogate_sotp upstream test_body.py test_compiled.py test_halves.py test_interop.py test_release.py \
+    test_wheel.py $(addsuffix .py,$(addprefix e2e/test_,clients curl listening nginx_upstream proxies reload stop tunnels \
+    upgrade upstreams websocket workers)))
 
 REAL = $(wildcard $(addprefix tests/,admin downstream e2e observe process upstream test_demo.py))
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from zope.interface import implementer
 
 from protogate.body import Replay
 from protogate.errors import ALWAYS, CLIENT, IDEMPOTENT, UPSTREAM, Abort
+from protogate.interfaces import IService
 from protogate.message import Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import read_then
@@ -20,6 +22,29 @@ else:
     Base = object
 
 from protogate.testing.matrix import BIG, Matrix
+
+
+@implementer(IService)
+class Again:
+    """Keeps the body of each request while it is small, and sends a request again that certainly did not arrive."""
+
+    def __init__(self, service: IService) -> None:
+        self._service = service
+
+    def handle(self, request: Request) -> Any:
+        """L{IService}."""
+        assert request.body is not None
+        request.body = Replay(request.body, 100)
+        return self._attempt(request)
+
+    def _attempt(self, request: Request) -> Any:
+        answer: Any = self._service.handle(request)
+        return answer.addErrback(self._again, request)
+
+    def _again(self, failure: Any, request: Request) -> Any:
+        if failure.value.retry == ALWAYS and request.body is not None and not request.body.attached:
+            return self._attempt(request)
+        return failure
 
 
 class DepartureTests(Matrix):
@@ -164,21 +189,7 @@ class DepartureTests(Matrix):
     def test_a_request_that_was_kept_whole_is_sent_again(self) -> None:
         self.needs("refuse")
         c = self.cell()
-        handle = c.pool.handle
-
-        def attempt(request: Request) -> Any:
-            return handle(request).addErrback(again, request)  # type: ignore[union-attr]
-
-        def again(failure: Any, request: Request) -> Any:
-            if failure.value.retry == ALWAYS and request.body is not None and not request.body.attached:
-                return attempt(request)
-            return failure
-
-        def wrap(request: Request) -> Any:
-            request.body = Replay(request.body, 100)  # type: ignore[arg-type]
-            return attempt(request)
-
-        c.pool.handle = wrap  # type: ignore[method-assign]
+        c.relay.service = Again(c.pool)
         takers: list[Taker] = []
 
         def hold(request: Request) -> Deferred[Response]:
@@ -205,7 +216,7 @@ class DepartureTests(Matrix):
         c.run()
         self.assertEqual([r.status for r in c.result], [200], c.errors)
         self.assertEqual(seen, [b"first second"])
-        del c.pool.handle
+        c.relay.service = c.pool
         c.again()
 
     def test_a_body_nobody_wants_is_stopped(self) -> None:

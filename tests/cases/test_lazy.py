@@ -28,6 +28,7 @@ def parsed(monkeypatch):
     return calls
 
 
+@pytest.mark.interpreted(reason="replaces functions of a compiled module")
 @pytest.mark.parametrize(
     ("settings", "each"),
     [
@@ -72,6 +73,7 @@ def test_query_and_cookies_are_parsed_when_first_asked_for_and_once(parsed, sett
         gateway.run()
 
 
+@pytest.mark.interpreted(reason="replaces functions of a compiled module")
 def test_what_a_module_changed_is_parsed_anew(parsed):
     def change(exchange):
         assert exchange.request.query == {"a": "1", "b": "2"}

@@ -348,6 +348,7 @@ def test_a_removed_upstream_closes_its_connections_after_a_while():
 # -- memory
 
 
+@pytest.mark.interpreted(reason="has a weak reference to a compiled Router")
 def test_the_old_plan_goes_with_its_last_exchange():
     with MemoryGateway(config()) as gateway:
         origin = gateway.upstream(HOST, PORT, [Expect(b"\r\n\r\n")])

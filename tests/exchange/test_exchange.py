@@ -533,6 +533,7 @@ def test_ids_and_traces() -> None:
     assert world.exchange.noted is None
 
 
+@pytest.mark.interpreted(reason="has a weak reference to a compiled Exchange")
 @pytest.mark.parametrize("wait", [False, True])
 def test_reference_counting_frees_an_exchange(wait: bool) -> None:
     gc.collect()
@@ -598,6 +599,7 @@ def test_max_forwards_is_counted_down(method: bytes, value: bytes, status: int, 
     assert [request.headers.get(b"max-forwards") for request in world.asked] == ([] if sent is None else [sent])
 
 
+@pytest.mark.interpreted(reason="sets globals of a compiled module")
 def test_the_memory_of_proper_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known: set[bytes] = set()
     monkeypatch.setattr("protogate.exchange.exchange.KNOWN", 3)

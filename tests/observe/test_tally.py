@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from protogate.exchange.ledger import Ledger
+from protogate.message import Response
 from protogate.observe.counters import Counters
 from protogate.observe.histogram import BOUNDS
 from protogate.observe.snapshot import Snapshot
 from protogate.observe.tally import Tally
+from protogate.testing.exchange import exchange as real
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Expect
 
@@ -27,7 +28,9 @@ def exchange(status: int | None = 200, **marks: float) -> Any:
     ledger.end = 110.0
     for name, value in marks.items():
         setattr(ledger, name, value)
-    return SimpleNamespace(response=None if status is None else SimpleNamespace(status=status), ledger=ledger)
+    made = real()
+    made.ledger, made.response = ledger, None if status is None else Response(status)
+    return made
 
 
 def taken(*exchanges: Any) -> Snapshot:
@@ -72,9 +75,9 @@ def test_what_the_gateway_answers_itself_is_its_own() -> None:
 
 
 def test_a_head_that_never_came_is_the_client_s() -> None:
-    ledger = exchange(400).ledger
-    ledger.head, ledger.first = 0.0, 105.0
-    snapshot = taken(SimpleNamespace(response=None, ledger=ledger))
+    made = exchange(None)
+    made.ledger.head, made.ledger.first = 0.0, 105.0
+    snapshot = taken(made)
     assert seen(snapshot, "total")[1] == pytest.approx(5.0)
     assert snapshot["histograms"]["gateway"]["sum"] == 0.0
 
