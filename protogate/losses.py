@@ -9,7 +9,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from protogate.build import Build
@@ -34,7 +34,7 @@ def losses(built: Build, every: bool = False) -> Iterator[str]:
     """
     A line for each way through the gateway on which something is lost.
 
-    @param every: for all ways, and with what only some peers cannot say.
+    @param every: for all ways, and behind each, indented, what only some peers cannot say.
     """
     fronts = {name: built.codecs[name] for listener in built.config.listeners for name in listener.protocols}
     protocols = {upstream.name: upstream.protocol for upstream in built.config.upstreams}
@@ -44,40 +44,36 @@ def losses(built: Build, every: bool = False) -> Iterator[str]:
             scheme = "http" if name in protocols else name.partition("://")[0]
             behind = built.codec(protocols.get(name, ""), scheme)
             for front in fronts.values():
-                text = "; ".join(_way(front, behind, every))
-                if text:
-                    yield f'routes[{rule.index}] rule "{rule.name}", {front.name} to "{name}" ({behind.name}): {text}'
+                lost = "; ".join(_lost(front, behind)) or ("nothing is lost" if every else "")
+                if lost:
+                    yield f'routes[{rule.index}] rule "{rule.name}", {front.name} to "{name}" ({behind.name}): {lost}'
+                if every:
+                    yield from (f"    {line}" for line in (*_depends(front, "clients"), *_depends(behind, "servers")))
 
 
-def _way(front: IStreamCodec, behind: IStreamCodec, every: bool) -> Iterator[str]:
-    """What is lost between two codecs."""
+def _lost(front: IStreamCodec, behind: IStreamCodec) -> Iterator[str]:
+    """What is lost between two codecs, there and back."""
     lacks, cannot = _lacks(front), _lacks(behind)
-    there = [text for word, text in THERE.items() if word in cannot - lacks]
-    back = [text for word, text in BACK.items() if word in lacks - cannot]
-    if "upgrade" in lacks | cannot:  # then there is none to be half closed
-        there, back = ([text for text in texts if text != THERE["halfclose"]] for texts in (there, back))
-    if there:
-        yield f"the upstream never sees {_listed(there)}"
-    if back:
-        yield f"the client never sees {_listed(back)}"
-    if not every:
+    ways = ((THERE, cannot - lacks, "the upstream never sees"), (BACK, lacks - cannot, "the client never sees"))
+    for texts, words, title in ways:
+        lost = [text for word, text in texts.items() if word in words]
+        if "upgrade" in lacks | cannot:  # then there is none to be half closed
+            lost = [text for text in lost if text != texts["halfclose"]]
+        if lost:
+            yield f"{title} {', '.join(lost)}"
+
+
+def _depends(codec: IStreamCodec, side: str) -> Iterator[str]:
+    """What it cannot say to some of its peers."""
+    if not IDescribedCodec.providedBy(codec):
+        yield f"the codec {codec.name} does not tell what it lacks"
         return
-    if not (there or back):
-        yield "nothing is lost"
-    for codec, side in ((front, "clients"), (behind, "servers")):
-        if not IDescribedCodec.providedBy(codec):
-            yield f"the codec {codec.name} does not tell what it lacks"
-            continue
-        texts = {**THERE, **BACK}
-        for peers in dict.fromkeys(codec.depends.values()):
-            words = [texts[word] for word, who in codec.depends.items() if who == peers and word in texts]
-            if words:
-                yield f"{peers} as {side} do not know {_listed(words)}"
+    texts = {**THERE, **BACK}
+    for peers in dict.fromkeys(codec.depends.values()):
+        words = [texts[word] for word, who in codec.depends.items() if who == peers and word in texts]
+        if words:
+            yield f"{peers} as {side} do not know {', '.join(words)}"
 
 
 def _lacks(codec: IStreamCodec) -> frozenset[str]:
     return frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else frozenset()
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(texts)

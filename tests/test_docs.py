@@ -6,8 +6,8 @@ Every example of the documentation is run, as far as it can be.
   warnings.
 - python: run, all of a page in one namespace; test cases that are defined there are run too.  A block with a first line
   C{# path/name.py} is a file of a package instead: it is built, installed, and its tests are run.
-- console: C{protogate} for real, C{curl} against a gateway with the page's configuration and the demo upstream; the
-  output is compared, C{...} stands for anything.  Of other programs only the words are checked.
+- console: C{protogate} for real, C{curl} and C{call} against a gateway with the page's configuration and the demo
+  upstream; the output is compared, C{...} stands for anything.  Of other programs only the words are checked.
 """
 
 from __future__ import annotations
@@ -176,14 +176,17 @@ def test_commands_do_what_is_shown(
         if words == ["make", "run"]:
             (tmp_path / "gateway.yaml").write_text((ROOT / "examples" / "gateway.yaml").read_text())
         program = Path(words[0]).name
-        if program == "protogate" and words[1] not in {"run", "upgrade"}:
+        if program == "protogate" and words[2:3] == ["call"]:
+            same(expected, _asked([sys.executable, "-m", *words], tmp_path, neighbours))
+        elif program == "protogate" and words[1] not in {"run", "upgrade"}:
             out = io.StringIO()
             cli.main(words[1:], out)
             same(expected, out.getvalue())
         elif program == "protogate":
             cli.parser().parse_args(words[1:])
         elif program == "curl":
-            same(expected, _curl(words, tmp_path, neighbours))
+            need("curl")
+            same(expected, _asked([*words, "-s", "-S"], tmp_path, neighbours))
         elif program == "twistd":
             twistd.ServerOptions().parseOptions([re.sub(r"^(--[ug]id)=\w+", r"\1=0", word) for word in words[1:]])
         elif program == "make":
@@ -196,9 +199,8 @@ def test_commands_do_what_is_shown(
             assert program in UNKNOWN, f"{example}: nobody checks {program}"
 
 
-def _curl(words: list[str], directory: Path, neighbours: Neighbours) -> str:
-    """Ask a gateway with the first configuration of the page, in front of the demo upstream."""
-    need("curl")
+def _asked(words: list[str], directory: Path, neighbours: Neighbours) -> str:
+    """Ask a gateway with the first configuration of the page, in front of the demo upstream; both of its outputs."""
     config = next(iter(sorted(directory.glob("*.yaml"))))
     gateway, demo, admin = free_port(), free_port(), free_port()
     text = config.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{gateway}")
@@ -208,9 +210,15 @@ def _curl(words: list[str], directory: Path, neighbours: Neighbours) -> str:
     neighbours.python("-m", "protogate", "run", "-c", str(config), port=gateway)
     words = [word.replace("127.0.0.1:8080", f"127.0.0.1:{gateway}") for word in words]
     words = [word.replace("127.0.0.1:9901", f"127.0.0.1:{admin}") for word in words]
-    done = run([*words, "-s", "-S"])
+    done = run(words)
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode().replace("\r", "").replace(f":{gateway}", ":8080").replace(f":{demo}", ":8081")
+    return (
+        (done.stderr + done.stdout)
+        .decode()
+        .replace("\r", "")
+        .replace(f":{gateway}", ":8080")
+        .replace(f":{demo}", ":8081")
+    )
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
