@@ -1,4 +1,4 @@
-"""C{protogate decode}: what was said, in any codec that can show it."""
+"""C{protogate decode}: what was said, in any codec that can show it; from bytes, from hex, or from a capture file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from protogate.commands.capture import MAGICS, conversations
 from protogate.commands.registry import add, complain
 from protogate.context import Limits
 from protogate.interfaces import IReadableCodec, IStreamCodec
@@ -22,6 +23,7 @@ examples:
   protogate decode sotp -x @frames.hex
   protogate decode http1 --from server answer.bin
   nc -l 7001 | protogate decode sotp -
+  tcpdump -i any -w all.pcap port 7001; protogate decode sotp all.pcap
 
 exit status: 0 = all of it was read, 1 = it is wrong or cut off, or cannot be had, 2 = the command was not understood
 """
@@ -33,10 +35,16 @@ def register(commands: Commands) -> None:
     made = add(commands, "decode", "Show the frames in the bytes that one side sent.", run, EXAMPLES)
     made.add_argument("codec", metavar="CODEC", help="by its name")
     which = made.add_mutually_exclusive_group(required=True)
-    which.add_argument("file", nargs="?", metavar="FILE", help="the bytes as they were sent; - is standard input")
+    which.add_argument(
+        "file", nargs="?", metavar="FILE", help="a capture (pcap), or the bytes of one side; - is standard input"
+    )
     which.add_argument("-x", "--hex", metavar="HEX", help="or in hex, white space does not count; @FILE reads it")
     made.add_argument(
-        "--from", dest="side", choices=("client", "server"), default="client", help="who sent them (default: client)"
+        "--from",
+        dest="side",
+        choices=("client", "server"),
+        default="client",
+        help="who sent the bytes (default: client)",
     )
 
 
@@ -50,16 +58,45 @@ def run(options: Namespace, out: TextIO) -> int:
         return complain("decode", f"the codec {options.codec!r} cannot show what was said")
     try:
         data = _data(options)
-    except OSError as error:
-        return complain("decode", error, 1)
-    except ValueError as error:
-        return complain("decode", error)
+    except (OSError, ValueError) as error:
+        return complain("decode", error, 1 if isinstance(error, OSError) else 2)
+    if options.hex is None and data[:4] in MAGICS:
+        return _capture(codec, data, out)
     try:
         for line in codec.dissect(data, options.side == "client", Limits()):
             print(line, file=out)
     except ValueError as error:
         return complain("decode", error, 1)
     return 0
+
+
+def _capture(codec: Any, data: bytes, out: TextIO) -> int:
+    """Both sides of each connection: first all that the client said, then all that the server did."""
+    status = 0
+    try:
+        found = conversations(data)
+    except ValueError as error:
+        return complain("decode", error, 1)
+    for made in found:
+        sides = [(side, *side.read()) for side in (made.client, made.server) if side is not None]
+        if codec.sniff(sides[0][1][:256]) is False:
+            print(f"{made}: not {codec.name}", file=out)
+            continue
+        print(made, file=out)
+        for side, said, gap in sides:
+            mark = ">" if side is made.client else "<"
+            try:
+                for line in codec.dissect(said, side is made.client, Limits()):
+                    print("\n".join(f"{mark} {part}" for part in line.split("\n")), file=out)
+            except ValueError as error:
+                print(f"{mark} WRONG: {error}", file=out)
+                status = 1
+            if gap:
+                print(f"{mark} the capture lost what comes next", file=out)
+                status = 1
+    if not found:
+        return complain("decode", "the capture has no connection from its beginning on", 1)
+    return status
 
 
 def _data(options: Namespace) -> bytes:
