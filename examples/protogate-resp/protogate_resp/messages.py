@@ -27,6 +27,8 @@ FULL: Final = "RESP+"
 VERB: Final = b"PROTOGATE"
 COUNT: Final = b"resp-count"
 """Field that has the number of a command's words: they are framed by the codec that reads them."""
+HOST: Final = b"resp"
+"""C{authority} of a command, for upstreams that want to know one."""
 VERBS: Final = {b"GET": b"GET", b"PUT": b"SET", b"DELETE": b"DEL"}
 BOUND: Final = frozenset(
     b"ASKING AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PSYNC PUNSUBSCRIBE QUIT READONLY READWRITE "
@@ -63,7 +65,7 @@ def native(words: list[bytes], count: int) -> Request:
         raise refused(f"{name.decode()} is about a connection, and this one is shared", 501)
     if key in (b".", b".."):
         raise refused("a key of dots has no path")
-    request = Request(name, _path(key), [(COUNT, b"%d" % count)], protocol=RESP)
+    request = Request(name, _path(key), [(COUNT, b"%d" % count)], None, HOST, protocol=RESP)
     request.service = name.decode()
     return request
 

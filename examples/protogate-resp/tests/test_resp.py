@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protogate_resp.codec import Resp
-from protogate_resp.messages import COUNT, RESP
+from protogate_resp.messages import COUNT, HOST, RESP
 from protogate_resp.wire import CONTENT, DONE, LINE, Reader, array, string
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
@@ -54,7 +54,7 @@ class RespContract(CodecContract, SynchronousTestCase):
             return super().request(sample)
         giver = sample.request.giver()
         target, fields = b"/user:1%2F%FF" if sample.words > 1 else b"/", [(COUNT, b"%d" % sample.words)]
-        return Request(sample.method, target, fields, None if giver is None else giver.body, protocol=RESP)
+        return Request(sample.method, target, fields, None if giver is None else giver.body, HOST, protocol=RESP)
 
     def answer(self, sample, request):
         if not isinstance(sample, Command):
@@ -271,6 +271,13 @@ class GatewayTests(SynchronousTestCase):
             self.assertEqual(gateway.ask(said), b"+OK\r\n")
             self.assertEqual(redis.received[0], said)
             self.assertEqual([(made.method, made.protocol) for made in gateway.records], [("SET", "RESP")])
+
+    def test_what_is_behind_may_speak_something_else(self):
+        with MemoryGateway(CONFIG.replace("protocol: resp, ", "").replace("resp://", "http://")) as gateway:
+            script = [Expect(b"\r\n\r\n"), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", Do.SILENCE]
+            origin = gateway.upstream("192.0.2.7", 6379, script)
+            self.assertEqual(gateway.ask(command(b"get", b"a b")), string(b"hello"))
+            self.assertTrue(origin.received[0].startswith(b"GET /a%20b HTTP/1.1\r\nhost: resp\r\n"))
 
     def test_a_module_denies_a_command(self):
         with MemoryGateway(CONFIG) as gateway:
