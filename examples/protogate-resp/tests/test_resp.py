@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protogate_resp.codec import Resp
-from protogate_resp.messages import COUNT, HOST, RESP
-from protogate_resp.wire import CONTENT, DONE, LINE, Reader, array, string
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -20,6 +17,9 @@ from protogate.testing.codec import CodecContract
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.replay import Message, Sample
 from protogate.testing.upstream import Do, Expect
+from protogate_resp.codec import Resp
+from protogate_resp.messages import COUNT, HOST, RESP
+from protogate_resp.wire import CONTENT, DONE, LINE, Reader, array, string
 
 
 @dataclass(frozen=True, slots=True)
