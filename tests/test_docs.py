@@ -165,7 +165,7 @@ def test_the_package_of_the_page_about_modules(package: Path, words: list[str]) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# What is said to a Redis, tests/e2e/test_resp.py says.
+# What is said to a Redis, tests/e2e/test_redis.py says.
 @pytest.mark.parametrize("example", [example for example in of("console") if "redis-cli" not in example.text], ids=str)
 def test_commands_do_what_is_shown(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: Neighbours
