@@ -8,9 +8,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from zope.interface import implementer_only
 
 from protogate.cli import main
+from protogate.commands import decode
 from protogate.context import Limits
+from protogate.interfaces import IStreamCodec
 from protogate_http.http1 import Http1
 from protogate_sotp import frames
 from protogate_sotp.codec import Sotp
@@ -56,6 +59,19 @@ def test_what_cannot_be_had(arguments: list[str], status: int, text: str, capsys
     error = capsys.readouterr().err
     assert error.startswith("protogate decode: ")
     assert text in error
+
+
+@implementer_only(IStreamCodec)
+class Mute(Sotp):
+    """Shows nothing."""
+
+
+def test_a_codec_that_cannot_show_what_was_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decode, "find", lambda interface, name: Mute())
+    assert run("sotp", "-x", PING) == (2, "")
+    assert capsys.readouterr().err == "protogate decode: the codec 'sotp' cannot show what was said\n"
 
 
 @pytest.mark.parametrize("arguments", [["sotp"], ["sotp", "a", "-x", "00"], []])

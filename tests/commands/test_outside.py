@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from io import StringIO
@@ -66,7 +67,7 @@ def protogate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         text=True,
         check=False,
         timeout=60,
-        env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"},
+        env=os.environ | {"PYTHONPATH": str(folder)},
     )
 
 

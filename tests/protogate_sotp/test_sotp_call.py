@@ -141,6 +141,18 @@ async def test_every_frame_is_shown(server: Server, capsys: pytest.CaptureFixtur
     ]
 
 
+@pytest_twisted.ensureDeferred
+async def test_the_frames_of_a_large_content_are_shown_and_sent(server: Server, tmp_path, capsys) -> None:
+    data = os.urandom(300_000)
+    (tmp_path / "large").write_bytes(data)
+    server.app.answer = lambda request: Response(200, [], request.body)
+    out = TextIOWrapper(BytesIO())
+    assert (await server.call("/a/echo", "-v", "-d", f"@{tmp_path / 'large'}", out=out))[0] == 0
+    assert out.buffer.getvalue() == data
+    sizes = [(line[0], int(line.split()[-2])) for line in capsys.readouterr().err.splitlines() if " DATA " in line]
+    assert [sum(size for mark, size in sizes if mark == side) for side in "><"] == [300_000, 300_000]
+
+
 class Watched(StringIO):
     """Calls a function with each piece that is written."""
 
