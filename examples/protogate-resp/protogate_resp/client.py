@@ -1,4 +1,11 @@
-"""A connection to Redis, or to whoever speaks as it does."""
+"""
+A connection to Redis, or to whoever speaks as it does.
+
+Rules
+- One command at a time: whoever wants more has the pool make more connections.
+- A connection is used again only when command and reply were complete, and not one byte came that belonged to no reply.
+- A reply is passed on by its first line: an array is never counted to its end before it leaves.
+"""
 
 from __future__ import annotations
 

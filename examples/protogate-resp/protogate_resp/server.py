@@ -1,4 +1,12 @@
-"""A connection from a client of Redis."""
+"""
+A connection from a client of Redis.
+
+Rules
+- Answers leave in the order of the commands; the next one is not even looked at before.
+- What is framed well but may not be asked is answered with an error, and the next command is served.  What is not
+  framed well ends the connection: nothing that follows is ever taken for a command.
+- What nobody wants of a command is read and thrown away, up to L{DRAIN} bytes; beyond that the connection ends.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +14,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from twisted.internet.interfaces import ISSLTransport
 from zope.interface import implementer
 
 from protogate.body import Body
@@ -91,7 +100,8 @@ class Server(Link):
     def connectionMade(self) -> None:
         super().connectionMade()
         address = self.transport.getPeer()
-        self.peer = Peer(getattr(address, "host", ""), getattr(address, "port", 0))
+        tls = ISSLTransport.providedBy(self.transport)
+        self.peer = Peer(getattr(address, "host", ""), getattr(address, "port", 0), tls)
         self.watch(self.context.timeouts.client_idle or inf)
 
     # -- reading
@@ -108,6 +118,10 @@ class Server(Link):
         if half is None or (kind == DONE and half.protocol == FULL and self.reader.left):
             return
         if half.reading == OPEN:
+            if half.protocol == RESP and not (
+                kind in (CONTENT, DONE) or (kind == b"$" and size is not None and size >= 0)
+            ):
+                raise refused("not an argument")  # what Redis would not take ends nobody's connection but this one
             if half.protocol == RESP or kind == CONTENT:
                 most, self._got = self.context.limits.body, self._got + len(raw)
                 if self._got > most > 0:
@@ -129,7 +143,7 @@ class Server(Link):
         if kind == b"*" and not self._count and size is not None and size > 0:
             self._count = size
         elif kind == b"$" and len(words) == 2 and size != -1:
-            return self._open(None if size is None else size, raw)
+            return self._open(size, raw)
         elif kind == b"$" and self._count and size is not None and size >= 0:
             block = words[:1] == [VERB]
             if size > limits.request_line + (limits.headers + limits.header_count if block else 0):

@@ -162,6 +162,14 @@ class ServerTests(SynchronousTestCase):
             p.advance(40)
             self.assertIn(p.server, p.closed)
 
+    def test_arguments_are_strings_that_redis_takes(self):
+        for argument in (b"*1\r\n$1\r\na\r\n", b":1\r\n", b"+a\r\n", b"$-1\r\n", b"$?\r\n;0\r\n"):
+            for before in (0, 1):
+                data = array(3 + before, b"SET", b"k", *[b"v"] * before) + argument
+                p, out = self.told(data + command(b"PING"))
+                self.assertEqual(out, b"-ERR 400 Bad Request\r\n", data)
+                self.assertEqual([request.malformed is None for request in p.app.requests], [False])
+
     def test_limits(self):
         for data, status in (
             (command(b"GET", b"k" * 101), b"414"),
