@@ -29,8 +29,13 @@ _log = Logger()
 EPILOG = "exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(first: str = "") -> argparse.ArgumentParser:
+    """
+    The whole command line.
+
+    @param first: the command that was asked for.  When it is ours nobody looks for those of others: that would load
+        drop-ins, and one that imports a reactor would choose it for C{protogate run}.
+    """
     top = argparse.ArgumentParser(
         prog="protogate", description="A protocol-agnostic API gateway with pluggable codecs.", epilog=EPILOG
     )
@@ -72,14 +77,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="a header that the upstream would answer with",
     )
-    for other in (codecs, codec, decode, outside):
+    for other in (codecs, codec, decode):
         other.register(commands)
+    if first not in commands.choices:
+        outside.register(commands)
     return top
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO | None = None) -> int:
     """Run a command; returns its exit status."""
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser("".join(arguments[:1])).parse_args(arguments)
     out = sys.stdout if out is None else out
     if hasattr(options, "function"):
         return int(options.function(options, out))

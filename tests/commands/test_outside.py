@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 import twisted.plugins
 from protogate.cli import main, parser
+from protogate.commands import outside
 from protogate.interfaces import ICommand
 
 DROP_IN = """
@@ -122,3 +123,15 @@ def test_nobody_takes_the_place_of_a_command_of_ours(tmp_path: Path, monkeypatch
     monkeypatch.setattr(twisted.plugins, "__path__", [*twisted.plugins.__path__, str(tmp_path)])
     (tmp_path / "gateway.yaml").write_text("listeners: [{name: web, address: '127.0.0.1:0'}]\n")
     assert main(["check", "-c", str(tmp_path / "gateway.yaml")], StringIO()) == 0
+
+
+def test_nobody_looks_for_commands_of_others_when_one_of_ours_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(outside, "register", looked.append)
+    with pytest.raises(SystemExit):
+        main(["run", "--help"], StringIO())
+    assert looked == []
+    for arguments in (["greet"], ["--help"], []):
+        with pytest.raises(SystemExit):
+            main(arguments, StringIO())
+    assert len(looked) == 3
