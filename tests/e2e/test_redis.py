@@ -143,6 +143,8 @@ def test_commands_are_denied_by_name_and_by_key(stand: Stand) -> None:
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.execute_command(*words)
         assert client.get("kept") == b"1", "the connection is as good as before"
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.set("staff:1", b"x" * 5_000_000)  # told before all of it was read
         with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
             client.rpush("kept", "2")
     statuses = [("GET", "/kv/staff:1", 403), ("GET", "/kv/staff%3A1", 400), ("FLUSHALL", "/kv/kept", 405)]
