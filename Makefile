@@ -74,6 +74,7 @@ compiledtests: $(VENV)/test.stamp  ## the suites that go through public seams, a
 
 bench: $(VENV)/bench.stamp  ## this gateway beside others, into docs/performance.md; ARGS="--rows get --seconds 10"
 	@NEIGHBOURS='$(RIVALS)' .ci/neighbours
+	@! $(BIN)/python hatch_build.py || $(MAKE) --no-print-directory compiled
 	$(BIN)/python bench/compare.py --write docs/performance.md $(ARGS)
 
 format: $(VENV)/test.stamp  ## mend style where ruff can
