@@ -158,6 +158,10 @@ class Secured(Transport):
 
     # -- writing
 
+    def give(self, pieces: list[bytes]) -> int:
+        self._uv.writelines(pieces)
+        return sum(map(len, pieces))
+
     def unsent(self) -> int:
         return super().unsent() + (int(self._raw.get_write_buffer_size()) if self.connected else 0)
 

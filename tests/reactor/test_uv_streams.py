@@ -10,7 +10,7 @@ import pytest
 from onuv import MEGABYTE, One, Recorder, UVReactor, listen, on_uv, pair, raw, sleep, until
 from twisted.internet import interfaces
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionDone
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
@@ -18,6 +18,7 @@ from twisted.python import log
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from protogate.reactor import transport as native
 from protogate.reactor.transport import MOST
 
 
@@ -107,17 +108,8 @@ async def test_what_is_written_in_one_turn_goes_out_in_one_piece(reactor: UVReac
     server, client = Recorder(), Recorder()
     await pair(reactor, server, client)
     given: list[bytes] = []
-    uv = client.transport._uv
-
-    class Spy:
-        def write(self, data: bytes) -> None:
-            given.append(data)
-            uv.write(data)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(uv, name)
-
-    client.transport._uv = Spy()
+    give = client.transport.give
+    client.transport.give = lambda pieces: [given.extend(pieces), give(pieces)][1]
     client.transport.write(b"one ")
     client.transport.writeSequence([b"two ", b"three ", b""])
     client.transport.write(b"")
@@ -545,3 +537,49 @@ def test_what_nobody_caught_on_the_loop_is_logged(flush_errors: Any) -> None:
     test()
     assert seen == ["uvloop: odd"]
     assert len(flush_errors(ZeroDivisionError)) == 1
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_peer_said_before_it_broke_the_connection_is_read_although_a_write_fails(waits: bool) -> None:
+    @on_uv
+    async def test(reactor: UVReactor) -> None:
+        server, client = Recorder(), Recorder()
+        await pair(reactor, server, client)
+        client.transport.give = broken
+        if waits:
+            client.transport.write(b"more")
+            await sleep(reactor, 0.05)
+            client.transport.write(b"and more")
+        server.transport.write(b"no more")
+        if not waits:
+            client.transport.write(b"more")
+        await client.received(7)
+        server.transport.loseConnection()
+        assert await client.lost in {ConnectionDone, ConnectionLost}
+        assert bytes(client.data) == b"no more"
+
+    test()
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_write_that_fails_ends_a_connection_that_says_nothing_more(
+    paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SILENT", 0.05)
+
+    @on_uv
+    async def test(reactor: UVReactor) -> None:
+        server, client = Recorder(), Recorder()
+        await pair(reactor, server, client)
+        client.transport.give = broken
+        if paused:
+            client.transport.pauseProducing()
+        client.transport.write(b"more")
+        assert await client.lost is ConnectionLost
+        await server.lost
+
+    test()
+
+
+def broken(pieces: list[bytes]) -> int:
+    raise BrokenPipeError
