@@ -140,6 +140,9 @@ class Secured(Transport):
 
     # -- reading
 
+    def rest(self) -> None:
+        """What is left on the socket is ciphertext, and uvloop's TLS has ended."""
+
     def pauseProducing(self) -> None:
         super().pauseProducing()
         if self.connected:
@@ -157,10 +160,6 @@ class Secured(Transport):
         return self._handshaking or super().reading
 
     # -- writing
-
-    def give(self, pieces: list[bytes]) -> int:
-        self._uv.writelines(pieces)
-        return sum(map(len, pieces))
 
     def unsent(self) -> int:
         return super().unsent() + (int(self._raw.get_write_buffer_size()) if self.connected else 0)

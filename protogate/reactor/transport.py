@@ -9,7 +9,7 @@ Rules
 - uvloop tells at the first byte that the kernel does not take, and when it has taken all.  So uvloop holds one lot at
   most, and what comes meanwhile waits here.
 - A peer that takes nothing more may have said why.  uvloop ends a connection at the first write that fails, whatever
-  is left to be read: so what is sent at once is sent here, and a failure is left for the reading side to find.
+  is left to be read: that is read then.
 - The protocol hears of the end when the descriptor is closed, and never within a call of its own.
 - Whatever application code raises is logged, and costs its connection.
 
@@ -45,10 +45,8 @@ from protogate.reactor.handle import Handle
 
 MOST: Final = 65536
 """Bytes written that do not wait for the end of the turn; up to here several pieces are joined."""
-MANY: Final = 64
-"""Pieces that are sent in one call."""
-SILENT: Final = 1.0
-"""Seconds after a write that failed until the connection ends, unless reading has shown by then that it has."""
+REST: Final = 1 << 20
+"""Bytes that are read of a connection whose peer takes nothing more."""
 RESET: Final = pack("ii", 1, 0)
 """SO_LINGER: on, no time.  close() sends RST then."""
 
@@ -77,7 +75,6 @@ class Transport:
     _high = 0  # bytes that uvloop may hold without saying so
     _uv: Any = None  # what takes the bytes
     _raw: Any = None  # what has the socket: the same, or what is below TLS
-    _raw_fd = -1  # of that
     _handle: Handle | None = None
     _reason: Failure | None = None  # why it is about to be lost
     _pending: list[bytes]  # written, not yet given to uvloop …
@@ -120,7 +117,6 @@ class Transport:
 
     def connection_made(self, uv: Any) -> None:
         self._uv, self._raw = uv, self._raw or uv
-        self._raw_fd = self._raw.get_extra_info("socket").fileno()
         uv.set_write_buffer_limits(self._high, 0)
         self._pending = []
         self.connected = True
@@ -169,6 +165,8 @@ class Transport:
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.connected:
+            if exc is not None and self._reason is None:
+                self.rest()
             self.connected = False
             self._drop()
             if self._handle is not None:
@@ -176,6 +174,19 @@ class Transport:
             reason = self._reason or Failure(CONNECTION_DONE if exc is None else CONNECTION_LOST)
             # uvloop closes the descriptor when this returns.
             self.reactor.loop.call_soon(self.connectionLost, reason)
+
+    def rest(self) -> None:
+        """Read what has come before the connection broke; its descriptor is still open."""
+        descriptor, left = self._uv.get_extra_info("socket").fileno(), REST
+        while self.reading and left > 0:
+            try:
+                data = os.read(descriptor, MOST)
+            except OSError:
+                break
+            if not data:
+                break
+            left -= len(data)
+            self.data_received(data)
 
     def pause_writing(self) -> None:
         self._blocked = True
@@ -237,42 +248,16 @@ class Transport:
                 self._drained()
 
     def _send(self) -> None:
-        """Give what is pending to the kernel, and what that does not take to uvloop, which holds nothing."""
-        pending, size, self._pending, self._size = self._pending, self._size, [], 0
-        if len(pending) > 1 and size <= MOST:
-            pending = [b"".join(pending)]
-        try:
-            sent = self.give(pending)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._failed()
-            return
-        if sent < size:
-            self._uv.write((pending[0] if len(pending) == 1 else b"".join(pending))[sent:])
-
-    def give(self, pieces: list[bytes]) -> int:
-        """
-        Send, now.
-
-        @return: how many bytes the kernel took.
-        @raise OSError: none, as yet or any more.
-        """
-        if len(pieces) == 1:
-            return os.write(self._raw_fd, pieces[0])
-        return os.writev(self._raw_fd, pieces[:MANY])
-
-    def _failed(self) -> None:
-        """Nothing can be sent any more; there may be something to read."""
-        self._halved = True
-        if self.reading:
-            self.reactor.loop.call_later(SILENT, self._given_up)
+        pending, size, self._size = self._pending, self._size, 0
+        if len(pending) == 1:
+            self._uv.write(pending.pop())
+        elif size <= MOST:
+            data = b"".join(pending)
+            pending.clear()
+            self._uv.write(data)
         else:
-            self._given_up()
-
-    def _given_up(self) -> None:
-        if self.connected:
-            self._end(Failure(CONNECTION_LOST))
+            self._pending = []
+            self._uv.writelines(pending)
 
     def _drained(self) -> None:
         if self.producer is not None and (self.producerPaused or not self.streamingProducer):
