@@ -11,7 +11,8 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -82,6 +83,19 @@ class Peer:
 
 
 NOBODY: Final = Peer()
+
+
+def peer_of(address: Any, tls: bool) -> Peer:
+    """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
+    host = getattr(address, "host", None)
+    if not isinstance(host, str):
+        return Peer("", 0, tls)
+    try:
+        ip = ip_address(host.partition("%")[0])
+    except ValueError:
+        return Peer(host, address.port, tls)
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return Peer(str(mapped or ip), address.port, tls)
 
 
 def ignore(_: object) -> None:

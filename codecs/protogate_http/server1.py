@@ -12,9 +12,8 @@ Rules
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 from twisted.internet.interfaces import ISSLTransport, ITCPTransport
@@ -24,7 +23,7 @@ from protogate.connection import LINGER_BYTES, PATIENCE, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
-from protogate.message import CONNECT, Field, Peer, Request, ignore
+from protogate.message import CONNECT, Field, Peer, Request, ignore, peer_of
 from protogate_http.answer1 import Answer
 from protogate_http.semantics import (
     UPGRADES,
@@ -410,16 +409,3 @@ class Server(Stream):
 
 
 specialised(Server)
-
-
-def peer_of(address: Any, tls: bool) -> Peer:
-    """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
-    host = getattr(address, "host", None)
-    if not isinstance(host, str):
-        return Peer("", 0, tls)
-    try:
-        ip = ip_address(host.partition("%")[0])
-    except ValueError:
-        return Peer(host, address.port, tls)
-    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
-    return Peer(str(mapped or ip), address.port, tls)

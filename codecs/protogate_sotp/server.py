@@ -9,7 +9,6 @@ Rules
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,7 @@ from protogate.connection import LINGER, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
-from protogate.message import Peer, Request
+from protogate.message import Peer, Request, peer_of
 from protogate_sotp.faults import DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
 from protogate_sotp.heads import Asked, read_request
@@ -334,16 +333,3 @@ class Server(Link):
             self.put(goaway(self.highest, TIMEOUT, reason.reason))
             self.send()
         self.abort()
-
-
-def peer_of(address: Any, tls: bool) -> Peer:
-    """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
-    host = getattr(address, "host", None)
-    if not isinstance(host, str):
-        return Peer("", 0, tls)
-    try:
-        ip = ip_address(host.partition("%")[0])
-    except ValueError:
-        return Peer(host, address.port, tls)
-    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
-    return Peer(str(mapped or ip), address.port, tls)

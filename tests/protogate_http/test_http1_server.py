@@ -18,9 +18,9 @@ from protogate.connection import LINGER_BYTES
 from protogate.context import Limits
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, GATEWAY, UPSTREAM, Abort, Phase
 from protogate.interfaces import IConnection, IStreamCodec
-from protogate.message import CONNECT, Response
+from protogate.message import CONNECT, Response, peer_of
 from protogate_http.http1 import Http1
-from protogate_http.server1 import DRAIN, peer_of
+from protogate_http.server1 import DRAIN
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"

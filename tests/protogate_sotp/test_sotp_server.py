@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from protogate.context import Limits
 from protogate.errors import CLIENT, Phase
-from protogate.message import Headers, Request, Response
+from protogate.message import Headers, Request, Response, peer_of
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import ok, read_then
 from protogate_sotp.codings import CODINGS, pack
@@ -40,7 +40,7 @@ from protogate_sotp.frames import (
 )
 from protogate_sotp.heads import read_response, read_trailers, write_request
 from protogate_sotp.link import Settings
-from protogate_sotp.server import BARRIER, peer_of
+from protogate_sotp.server import BARRIER
 
 NAMES = ("HELLO", "REQUEST", "RESPONSE", "DATA", "TRAILERS", "CREDIT", "CANCEL", "PING", "PONG", "GOAWAY")
 
