@@ -97,7 +97,7 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/run.stamp: pyproject.toml $(VENV)/made.stamp
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[ngh2]'
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml $(VENV)/made.stamp
