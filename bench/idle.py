@@ -121,6 +121,14 @@ def open_connections(gateway: Gateway) -> int:
     return int(gateway.report()["connections"]["web"])
 
 
+def at_rest(gateway: Gateway) -> int:
+    """Its open files without a client, after one: with its first connection the loop opens a file of its own."""
+    with held(gateway.port, 1, False):
+        until("the first connection accepted", lambda: open_connections(gateway) == 1)
+    until("the first connection closed", lambda: open_connections(gateway) == 0)
+    return gateway.files()
+
+
 def measure(gateway: Gateway, name: str, connections: int, asks: bool, seconds: float, files: int) -> Figure:
     """Hold so many connections for so long."""
     quiet = partial(open_connections, gateway)
@@ -154,7 +162,7 @@ def run(connections: int, seconds: float) -> list[Figure]:
             configuration["upstreams"][0]["pool"] = {"idle": "500ms"}  # none of its connections is to be counted
             gateway = Gateway(folder, configuration)
             processes.append(gateway)
-            files = gateway.files()
+            files = at_rest(gateway)
             with held(gateway.port, WARM, True):
                 pass
             figures.append(measure(gateway, name, connections, asks, seconds, files))

@@ -230,15 +230,20 @@ class _Writer:
                 self.written += bytes(self._batch[:written]).count(b"\n")
                 self._cut = self._batch[written - 1] != _LINE_FEED
                 self._batch = self._batch[written:]
+                self._well()
         except BlockingIOError:
             return False  # a FIFO whose reader takes its time
         except OSError as error:
             self._trouble(error, now)
             return False
+        self._well()
+        return True
+
+    def _well(self) -> None:
+        """It can be written."""
         if self._failing:
             self._failing = False
             _log.info("access log {file}: it is written again", file=self.file)
-        return True
 
     def _piece(self) -> memoryview:
         """What of the batch is written at once."""

@@ -173,6 +173,26 @@ def test_no_descriptor_is_left_open(tmp_path: Path, logs: Callable[..., AccessLo
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+# -- a FIFO
+
+
+def test_it_is_told_when_a_reader_takes_a_part(tmp_path: Path, logs: Callable[..., AccessLog]) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with capturedLogs() as events:
+        log = logs(fifo)
+        for number in range(2000):  # more than a pipe holds
+            log.write(line(number))
+        until(lambda: [event for event in events if event.get("why") == "nobody reads this FIFO"])
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            until(lambda: "written again" in events[-1]["log_format"])
+            assert 0 < log.written < 2000
+        finally:
+            os.close(reader)
+        log.close(0.05)
+
+
 # -- a full disk
 
 
