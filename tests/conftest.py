@@ -78,29 +78,41 @@ class Failures:
 
 class Frozen:
     """
-    Stands for C{gc.freeze}.  A gateway that loads its configuration anew hides from the collector what is there at that
-    moment, and with it what the test leaves behind.
+    Stands for C{gc.freeze} and C{gc.unfreeze}.  A gateway that loads its configuration anew hides from the collector
+    what is there at that moment, and with it what the test leaves behind; and a test that shows everything to the
+    collector would make the collection after each further test a slow one.
 
-    @ivar late: whether somebody called it since the last L{collect}.
+    @ivar changed: whether somebody called either since the last L{collect}.
     """
 
     def __init__(self) -> None:
-        self.late = False
-        self._freeze = gc.freeze
-        gc.freeze = self
+        self.changed = False
+        self._freeze, self._unfreeze = gc.freeze, gc.unfreeze
+        gc.freeze, gc.unfreeze = self.freeze, self.unfreeze
 
-    def __call__(self) -> None:
-        self.late = True
+    def freeze(self) -> None:
+        """Hide everything from the collector."""
+        self.changed = True
         self._freeze()
+
+    def unfreeze(self) -> None:
+        """Hide nothing."""
+        self.changed = True
+        self._unfreeze()
 
     def collect(self) -> None:
         """Collect garbage, wherever it is."""
-        if self.late:
-            gc.unfreeze()
+        if self.changed:
+            self.settle()
+        else:
+            gc.collect()
+
+    def settle(self) -> None:
+        """What exists by now, and is no garbage, is left out of every collection to come, which is then quick."""
+        self._unfreeze()
         gc.collect()
-        if self.late:
-            self._freeze()
-            self.late = False
+        self._freeze()
+        self.changed = False
 
 
 frozen = Frozen()
@@ -131,10 +143,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What exists by now is no garbage: leave it out of the collection after each test, which is then quick."""
-    gc.collect()
-    gc.freeze()
-    frozen.late = False
+    """The collection after each test is for what the tests make."""
+    frozen.settle()
 
 
 @pytest.fixture
