@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any, Final
@@ -27,6 +27,8 @@ from protogate.governance.binding import Bound, bind
 from protogate.interfaces import IStreamCodec
 from protogate.plugins import find
 from protogate.routing.table import Router
+from protogate.securing import Sides, sides
+from protogate.upstream.endpoint import codec_of, spoken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class Build:
     What a configuration means.
 
     @ivar codecs: by name, all that listeners and upstreams use.
+    @ivar tls: what listeners and upstreams need for it.
     @ivar bound: the modules of each stage, in the order they run.
     @ivar always: which exchanges are logged whatever the sample says; None = no others.
     @ivar warnings: one line each: what works, but perhaps not as it was meant.
@@ -42,15 +45,16 @@ class Build:
 
     loaded: Loaded
     codecs: Mapping[str, IStreamCodec]
+    tls: Sides
     router: Router
     bound: Mapping[str, tuple[Bound, ...]]
     forwarding: Forwarding
     always: Callable[[Exchange], bool] | None
     warnings: tuple[str, ...]
 
-    def codec(self, protocol: str, scheme: str) -> IStreamCodec:
-        """By its name, or where that is empty by the scheme of a URL."""
-        return self.codecs[protocol or SCHEMES[scheme]]
+    def codec(self, name: str) -> IStreamCodec:
+        """By its name."""
+        return self.codecs[name]
 
     @property
     def config(self) -> Config:
@@ -74,12 +78,14 @@ def build(path: str, source: Source | None = None) -> Build:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
     of_modules = [warning for stage in bound.values() for module in stage for warning in module.warnings]
-    warnings = [loaded.describe(warning) for warning in (*loaded.warnings, *router.warnings, *of_modules)]
+    doubts = (*loaded.warnings, *router.warnings, *of_modules, *parts.tls.warnings)
+    warnings = [loaded.describe(warning) for warning in doubts]
     loaded.forget()
     gateway = config.gateway
     return Build(
         loaded=loaded,
         codecs=parts.codecs,
+        tls=parts.tls,
         router=router,
         bound=bound,
         forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
@@ -103,8 +109,10 @@ class _Parts:
 
     def __init__(self, config: Config) -> None:
         self.faults: list[ConfigError] = []
-        self.codecs: Any = self._made(_codecs, config)
         self.router: Any = self._made(Router, config.routes, config.gateway)
+        self.origins = [] if self.router is None else [name for name in self.router.clusters if "://" in name]
+        self.codecs: Any = self._made(_codecs, config, self.origins)
+        self.tls: Any = self._made(sides, config, self.codecs or {}, self.origins)
         self.bound: Any = self._made(bind, config.modules, find)
         self.always: Any = self._made(_always, config)
 
@@ -119,16 +127,21 @@ class _Parts:
         return None
 
 
-def _codecs(config: Config) -> dict[str, IStreamCodec]:
-    """Each codec that is named somewhere."""
+def _codecs(config: Config, origins: Sequence[str]) -> dict[str, IStreamCodec]:
+    """Each codec that is named somewhere, or meant by the scheme of a URL."""
     codecs: dict[str, IStreamCodec] = {}
     faults: list[ConfigError] = []
     wanted: list[tuple[str, tuple[str | int, ...]]] = []
     for index, listener in enumerate(config.listeners):
         wanted += [(name, ("listeners", index, "protocols", at)) for at, name in enumerate(listener.protocols)]
-    wanted += [(upstream.protocol, ("upstreams", at, "protocol")) for at, upstream in enumerate(config.upstreams)]
+    for index, upstream in enumerate(config.upstreams):
+        try:
+            wanted.append((spoken(upstream), ("upstreams", index, "protocol")))
+        except ConfigFaults as found:
+            faults += [ConfigError(fault.message, ("upstreams", index, *fault.path)) for fault in found.faults]
+    wanted += [(codec_of(origin), ("routes",)) for origin in origins]
     for name, place in wanted:
-        if not name or name in codecs:
+        if name in codecs:
             continue
         try:
             codecs[name] = find(IStreamCodec, name)
@@ -136,14 +149,11 @@ def _codecs(config: Config) -> dict[str, IStreamCodec]:
             faults.append(ConfigError(str(error.args[0]), place))
     if faults:
         raise ConfigFaults(faults)
-    codecs.setdefault(SCHEMES["http"], find(IStreamCodec, SCHEMES["http"]))
     return codecs
 
 
 SWITCH: Final = 0.0005
 """Seconds after which a thread that builds or buries a configuration lets the event loop go on."""
-SCHEMES: Final[Mapping[str, str]] = {"http": "http1"}
-"""The codec for an endpoint whose upstream names none, by the scheme of its URL."""
 
 
 def _always(config: Config) -> Callable[[Exchange], bool] | None:

@@ -120,6 +120,13 @@ class IStreamCodec(ICodec):
         """An IProtocol that is an IClientConnection; see there for ready(connection)."""
 
 
+class INegotiated(ICodec):
+    """
+    A codec that is spoken over TLS only where ALPN says so (RFC 9113, 3.2).  Optional; without it an upstream that
+    knows nothing of ALPN is taken at its word.
+    """
+
+
 class IDatagramCodec(ICodec):
     """A codec that owns its transport's datagrams (QUIC)."""
 

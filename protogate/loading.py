@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from protogate.config.faults import ConfigFaults
-from protogate.config.load import Stamp
+from protogate.config.stamp import Stamp
 from protogate.config.watch import FileWatch
 from protogate.process.notify import Notify
 from protogate.wheel import Wheel

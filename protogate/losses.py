@@ -14,6 +14,7 @@ from typing import Final
 
 from protogate.build import Build
 from protogate.interfaces import IDescribedCodec, IStreamCodec
+from protogate.upstream.endpoint import codec_of, spoken
 
 THERE: Final[Mapping[str, str]] = {
     "trailers": "trailers",
@@ -37,12 +38,11 @@ def losses(built: Build, every: bool = False) -> Iterator[str]:
     @param every: for all ways, and behind each, indented, what only some peers cannot say.
     """
     fronts = {name: built.codecs[name] for listener in built.config.listeners for name in listener.protocols}
-    protocols = {upstream.name: upstream.protocol for upstream in built.config.upstreams}
+    protocols = {upstream.name: spoken(upstream) for upstream in built.config.upstreams}
     for rule in sorted(built.router.rules, key=lambda rule: rule.index):
         names = dict.fromkeys(target.upstream for route in rule.routes for target in route.targets)
         for name in names:
-            scheme = "http" if name in protocols else name.partition("://")[0]
-            behind = built.codec(protocols.get(name, ""), scheme)
+            behind = built.codec(protocols[name] if name in protocols else codec_of(name))
             for front in fronts.values():
                 lost = "; ".join(_lost(front, behind)) or ("nothing is lost" if every else "")
                 if lost:

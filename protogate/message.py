@@ -15,6 +15,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
+from twisted.internet.interfaces import ISSLTransport
 
 from protogate.errors import Abort
 from protogate.uri import cookies_of, host_of, query_of
@@ -22,6 +23,7 @@ from protogate.uri import cookies_of, host_of, query_of
 if TYPE_CHECKING:
     from protogate.exchange.ledger import Ledger
     from protogate.interfaces import IBody
+    from protogate.tls.session import Session
 
 Field = tuple[bytes, bytes]
 CONNECT: Final = b"connect"
@@ -74,28 +76,40 @@ class Peer:
     @ivar ip: address in its canonical text form, e.g. C{192.0.2.1} or C{2001:db8::1}; empty for a UNIX socket.
     @ivar port: 0 where there is none.
     @ivar tls: whether the connection is encrypted.
+    @ivar session: what was negotiated then, where that is known, and the peer's certificate; else None.
     """
 
-    __slots__ = ("ip", "port", "tls")
+    __slots__ = ("ip", "port", "session", "tls")
 
-    def __init__(self, ip: str = "", port: int = 0, tls: bool = False) -> None:
-        self.ip, self.port, self.tls = ip, port, tls
+    def __init__(self, ip: str = "", port: int = 0, tls: bool = False, session: Session | None = None) -> None:
+        self.ip, self.port, self.tls, self.session = ip, port, tls, session
 
 
 NOBODY: Final = Peer()
 
 
-def peer_of(address: Any, tls: bool) -> Peer:
+def peer_of(transport: Any) -> Peer:
+    """
+    Who is at the other end of a connection: where a codec asks, so that it is answered in one place.
+
+    Whoever has accepted the connection may know better than its socket does (TLS, a proxy in front), and says so in the
+    transport's C{peer}.
+    """
+    known = getattr(transport, "peer", None)
+    return known if isinstance(known, Peer) else peer_at(transport.getPeer(), ISSLTransport.providedBy(transport))
+
+
+def peer_at(address: Any, tls: bool = False, session: Session | None = None) -> Peer:
     """Whoever is at a Twisted address, with the IP in its canonical form (a mapped IPv4 address is an IPv4 address)."""
     host = getattr(address, "host", None)
     if not isinstance(host, str):
-        return Peer("", 0, tls)
+        return Peer("", 0, tls, session)
     try:
         ip = ip_address(host.partition("%")[0])
     except ValueError:
-        return Peer(host, address.port, tls)
+        return Peer(host, address.port, tls, session)
     mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
-    return Peer(str(mapped or ip), address.port, tls)
+    return Peer(str(mapped or ip), address.port, tls, session)
 
 
 def ignore(_: object) -> None:

@@ -41,6 +41,7 @@ from protogate.observe.record import record
 from protogate.process.notify import Notify
 from protogate.routing.rules import forwarded
 from protogate.signals import Signals
+from protogate.tls.layer import is_native
 from protogate.upstream.cluster import Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
@@ -127,7 +128,13 @@ class GatewayService(Service):
         self.counters = Counters()
         self._notify = Notify() if notify is None else notify
         self.loading: Loading[Build] = Loading(
-            path, build_quietly, self._reload, reactor, self.wheel, self.counters.count, self._notify
+            path,
+            lambda path: self.secure(build_quietly(path)),
+            self._reload,
+            reactor,
+            self.wheel,
+            self.counters.count,
+            self._notify,
         )
         self.built = built
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
@@ -267,9 +274,22 @@ class GatewayService(Service):
         Do what may fail, but for the ports.
 
         @param descriptor: of the access log, where somebody else opened it; it is ours from now on.
-        @raise ConfigFaults: the access log cannot be opened; everything is as before.
+        @raise ConfigFaults: the access log cannot be opened, or TLS not prepared; everything is as before.
         """
+        self.secure(built)
         return Prepared(built, self._open_log(built, descriptor))
+
+    def secure(self, built: Build) -> Build:
+        """
+        Make what TLS needs of it, in any thread; harmless when made.
+
+        @raise ConfigFaults: the library does not take something.
+        """
+        try:
+            built.tls.prepare(is_native(self._reactor))
+        except ConfigError as error:
+            raise built.loaded.faults([error]) from None
+        return built
 
     def forget(self, prepared: Prepared) -> None:
         """It is not to be taken after all."""
@@ -304,7 +324,7 @@ class GatewayService(Service):
             self.admin.take(pages)
         self._outlive()
         gateway = config.gateway
-        clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters)
+        clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters, built.tls.clients)
         self.built = built
         bound = built.bound
         self.plan = Plan(
@@ -326,7 +346,7 @@ class GatewayService(Service):
             error=bound["ERROR"],
             post_response=bound["POST_RESPONSE"],
         )
-        self.ports.take(opened, config, built.codecs, self.counters)
+        self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
         self._set_log(log, built)
 
     def _outlive(self) -> None:

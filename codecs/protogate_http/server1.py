@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
-from twisted.internet.interfaces import ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import ITCPTransport
 
 from protogate.body import Body, Whole
 from protogate.connection import LINGER_BYTES, PATIENCE, specialised
@@ -72,9 +72,8 @@ class Server(Stream):
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        tls = ISSLTransport.providedBy(self.transport)
-        self.peer = peer_of(self.transport.getPeer(), tls)
-        if tls:
+        self.peer = peer_of(self.transport)
+        if self.peer.tls:
             self.scheme = b"https"
         self._idle = self.now()
         self.watch(self.context.timeouts.client_idle or inf)

@@ -12,8 +12,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.interfaces import ISSLTransport
-
 from protogate.body import Body, Whole
 from protogate.connection import LINGER, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, UPSTREAM, Abort, Phase, timeout
@@ -60,7 +58,7 @@ class Server(Link):
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        self.peer = peer_of(self.transport.getPeer(), ISSLTransport.providedBy(self.transport))
+        self.peer = peer_of(self.transport)
         self._quiet = self.now()
         self.watch(self.context.timeouts.client_idle or inf)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
@@ -17,8 +18,36 @@ from protogate.config.scalar import shown
 from protogate.errors import ConfigError
 from protogate.uri import authority, canonical
 
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """
+    What a scheme says about a connection.
+
+    @ivar port: the usual one; None = it must be given.
+    @ivar tls: whether there is TLS.
+    @ivar codec: that speaks it; empty = the upstream must say.
+    """
+
+    port: int | None
+    tls: bool
+    codec: str
+
+
 HTTP_PORT: Final = 80
-"""Of an C{http://} URL that names none."""
+HTTPS_PORT: Final = 443
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    "http": Scheme(HTTP_PORT, False, "http1"),
+    "https": Scheme(HTTPS_PORT, True, "http1"),
+    "ws": Scheme(HTTP_PORT, False, "http1"),
+    "wss": Scheme(HTTPS_PORT, True, "http1"),
+    "h2c": Scheme(HTTP_PORT, False, "http2"),
+    "h2": Scheme(HTTPS_PORT, True, "http2"),
+    "grpc": Scheme(HTTP_PORT, False, "http2"),
+    "grpcs": Scheme(HTTPS_PORT, True, "http2"),
+    "tls": Scheme(None, True, ""),
+}
+"""Those of URLs of endpoints and targets, besides the names of codecs."""
 UNIX_PATH: Final = 107
 """Bytes that the kernel takes as the path of a socket."""
 
@@ -29,7 +58,6 @@ _ZONE: Final = re.compile(r"[!-~]+")
 """What stands for an interface in a link-local address (RFC 4007, 11)."""
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.ASCII | re.DOTALL)
 _SERVICE: Final = re.compile(r"_[A-Za-z0-9-]+\._(?:tcp|udp)\.(.+)", re.ASCII)
-_OVER_TLS: Final = frozenset(("https", "wss", "h2", "grpcs", "h3", "tls"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +149,10 @@ def url(text: str, *, scheme: str = "") -> Url:
     if match is None:
         raise ConfigError(f"expected a URL such as http://10.0.0.1:8080, got {shown(text)}")
     found = match[1].lower()
-    if found in _OVER_TLS:
-        raise ConfigError(f"{found}: TLS to upstreams is not in this release; use http://")
-    if found not in ("http", scheme):
+    usual = SCHEMES.get(found, Scheme(None, False, scheme))
+    if found != scheme and found not in SCHEMES:
         also = f" or {scheme}://" if scheme else ""
-        raise ConfigError(f"expected a URL that begins with http://{also}, got {shown(text)}")
+        raise ConfigError(f"expected a URL that begins with http://, https://{also}, got {shown(text)}")
     if "@" in match[2]:
         raise ConfigError("a URL here has no user and password; remove everything up to the @")
     if match[4] is not None or match[5] is not None:
@@ -133,9 +160,9 @@ def url(text: str, *, scheme: str = "") -> Url:
     host, colon, port = _split(match[2])
     if not host:
         raise ConfigError(f"the host is missing in {shown(text)}")
-    if not colon and found != "http":
-        raise ConfigError(f"the port is missing in {shown(text)}: only http:// has a usual one")
-    return Url(found, host_name(host), _port(port, 1) if colon else HTTP_PORT, _path(match[3]))
+    if not colon and usual.port is None:
+        raise ConfigError(f"the port is missing in {shown(text)}: {found}:// has no usual one")
+    return Url(found, host_name(host), _port(port, 1) if colon else usual.port or 0, _path(match[3]))
 
 
 def origin(text: str, *, scheme: str = "") -> Url:

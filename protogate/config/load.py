@@ -18,12 +18,11 @@ from protogate.config.checks import check
 from protogate.config.convert import convert
 from protogate.config.document import LARGEST, Document
 from protogate.config.faults import ConfigFaults, at
-from protogate.config.model import Config
+from protogate.config.model import Config, ListenerTls, UpstreamTls
 from protogate.config.salvage import Salvage
+from protogate.config.stamp import Stamp, stamp
 from protogate.errors import ConfigError
 
-Stamp = tuple[int, int, int, int]
-"""What tells one state of a file from another: device, inode, size, time of change in ns."""
 Source = tuple[bytes, Stamp | None]
 """The content of a file, and the state in which it was read."""
 
@@ -116,16 +115,32 @@ def loads(data: bytes, name: str) -> Loaded:
             error.rest = Rest(parsed, salvage, salvage.config, faults)
         raise error
     parsed.value = None  # nobody needs it any more
+    return Loaded(_rooted(config, os.path.dirname(name)), parsed, warnings)
+
+
+def _rooted(config: Config, folder: str) -> Config:
+    """The configuration with absolute paths."""
+
+    def path(text: str) -> str:
+        return os.path.abspath(os.path.join(folder, text)) if text else ""
+
+    with_ = msgspec.structs.replace
     log = config.access_log
     if log is not None and log.file != "-":
-        file = os.path.abspath(os.path.join(os.path.dirname(name), log.file))
-        config = msgspec.structs.replace(config, access_log=msgspec.structs.replace(log, file=file))
-    return Loaded(config, parsed, warnings)
+        config = with_(config, access_log=with_(log, file=path(log.file)))
 
+    def serving(tls: ListenerTls) -> ListenerTls:
+        pairs = tuple(with_(pair, cert=path(pair.cert), key=path(pair.key)) for pair in tls.certificates)
+        auth = tls.client_auth
+        return with_(tls, certificates=pairs, client_auth=None if auth is None else with_(auth, ca=path(auth.ca)))
 
-def stamp(status: os.stat_result) -> Stamp:
-    """The state of a file."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    def asking(tls: UpstreamTls) -> UpstreamTls:
+        return with_(tls, ca=path(tls.ca), cert=path(tls.cert), key=path(tls.key))
+
+    listeners = tuple(each if each.tls is None else with_(each, tls=serving(each.tls)) for each in config.listeners)
+    plain = UpstreamTls()
+    upstreams = tuple(each if each.tls == plain else with_(each, tls=asking(each.tls)) for each in config.upstreams)
+    return with_(config, listeners=listeners, upstreams=upstreams)
 
 
 def read(name: str) -> Source:

@@ -162,6 +162,37 @@ class Gateway(Model, frozen=True, kw_only=True):
     """What a client and an upstream may send."""
 
 
+class CertificateFiles(Model, frozen=True, kw_only=True):
+    """A certificate and its key, in PEM form."""
+
+    cert: Annotated[str, Meta(min_length=1)]
+    """File with the certificate, then those that lead to its authority; relative to the configuration file."""
+    key: Annotated[str, Meta(min_length=1)]
+    """File with its key, not encrypted."""
+
+
+class ClientAuth(Model, frozen=True, kw_only=True):
+    """Certificates of clients."""
+
+    ca: Annotated[str, Meta(min_length=1)]
+    """File with the authorities that must have issued them."""
+    mode: Literal["off", "optional", "required"] = "required"
+    """Whether a client must show one; one that is shown must always be valid."""
+
+
+class ListenerTls(Model, frozen=True, kw_only=True):
+    """What is offered over TLS."""
+
+    certificates: Annotated[tuple[CertificateFiles, ...], Meta(min_length=1)]
+    """Chosen by the name that a client asks for; the first is for everybody else."""
+    client_auth: ClientAuth | None = None
+    """Certificates of clients; without it none is asked for."""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    """Lowest version of TLS."""
+    ciphers: str = ""
+    """Ciphers of TLS 1.2 in OpenSSL's words; empty = those that are forward secret and authenticated."""
+
+
 class Listener(Model, frozen=True, kw_only=True):
     """Where clients come in."""
 
@@ -170,14 +201,16 @@ class Listener(Model, frozen=True, kw_only=True):
     address: ListenAddress
     """host:port, [v6]:port or unix:/path; port 0 = any free one."""
     protocols: Annotated[tuple[str, ...], Meta(min_length=1)] = ("http1",)
-    """Codecs, told apart by the first bytes."""
+    """Codecs, best first; told apart by ALPN or by the first bytes."""
+    tls: ListenerTls | None = None
+    """Certificates; without it there is no TLS."""
 
 
 class Endpoint(Model, frozen=True, kw_only=True):
     """One server of an upstream."""
 
     url: str
-    """http://host:port"""
+    """http://host:port; https, wss, h2, grpcs and tls are with TLS, ws, h2c and grpc without."""
     weight: Weight = 100
     """Its share of the requests, 0 to 1000; 0 = none."""
     zone: str = ""
@@ -189,8 +222,8 @@ class Discovery(Model, frozen=True, kw_only=True):
 
     dns: Resolvable
     """host:port for A and AAAA; _service._tcp.host for SRV."""
-    scheme: Literal["http"] = "http"
-    """How what was found is spoken to."""
+    scheme: Literal["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs", "tls"] = "http"
+    """How what was found is spoken to, as in the URL of an endpoint."""
 
 
 class PoolSettings(Model, frozen=True, kw_only=True):
@@ -204,6 +237,25 @@ class PoolSettings(Model, frozen=True, kw_only=True):
     """Requests after which a connection is not used again; 0 = no end."""
     queue: Count = 1024
     """Requests that may wait for a connection of one endpoint."""
+
+
+class UpstreamTls(Model, frozen=True, kw_only=True):
+    """Whom endpoints with TLS must prove to be, and what is proved to them."""
+
+    ca: str = ""
+    """File with the authorities that must have issued their certificates; empty = those that the system trusts."""
+    verify: bool = True
+    """False takes whoever answers for the upstream."""
+    server_name: str = ""
+    """The name that they must prove, and are asked for; empty = the host of each one's URL."""
+    cert: str = ""
+    """File with our own certificate."""
+    key: str = ""
+    """File with its key, not encrypted."""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    """Lowest version of TLS."""
+    ciphers: str = ""
+    """Ciphers of TLS 1.2 in OpenSSL's words; empty = those that are forward secret and authenticated."""
 
 
 class Upstream(Model, frozen=True, kw_only=True):
@@ -221,6 +273,8 @@ class Upstream(Model, frozen=True, kw_only=True):
     """How a server is picked: smooth weighted round-robin."""
     host: Literal["preserve", "endpoint"] = "preserve"
     """What the upstream sees as its host: what the client asked for, or the endpoint's own name."""
+    tls: UpstreamTls = field(default_factory=UpstreamTls)
+    """For endpoints with TLS."""
     pool: PoolSettings = field(default_factory=PoolSettings)
     """Its connections."""
     timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
@@ -233,7 +287,7 @@ class Target(Model, frozen=True, kw_only=True):
     upstream: str | None = None
     """Name of an upstream."""
     url: Url | None = None
-    """http://host:port/path: an upstream without a name."""
+    """http://host:port/path or https://host:port/path: an upstream without a name."""
     weight: Weight = 100
     """Its share of the requests, 0 to 1000; 0 = none."""
 

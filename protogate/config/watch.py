@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from protogate.config.load import Stamp, stamp
+from protogate.config.stamp import Stamp, stamp_of
 from protogate.wheel import Wheel
 
 INTERVAL: Final = 1.0
@@ -46,7 +46,7 @@ class FileWatch:
 
     def start(self, known: Stamp | None = None) -> None:
         """Begin to look.  C{known}: the state that was loaded (C{Loaded.stamp}); None = as it is now."""
-        self._seen = self._now()
+        self._seen = stamp_of(self.path)
         self._known = self._seen if known is None else known
         self._timer.set(self._interval)
 
@@ -61,15 +61,9 @@ class FileWatch:
 
     def _look(self) -> None:
         self._timer.set(self._interval)
-        before, now = self._seen, self._now()
+        before, now = self._seen, stamp_of(self.path)
         self._seen = now
         if now is None or now != before or now == self._known:
             return
         self._known = now
         self._changed()
-
-    def _now(self) -> Stamp | None:
-        try:
-            return stamp(os.stat(self.path))
-        except OSError:
-            return None

@@ -5,6 +5,8 @@ Rules
 - One L{Listener} owns one address.  Its connections share one L{Context}, which a reload may change under them.
 - With one protocol its codec gets the connection at once.  With several, the first bytes decide (L{Sniffer}): nothing
   of the connection is lost, and a client that says nothing is not waited for longer than for a request head.
+- With TLS a L{Door} comes before that: a handshake, and ALPN says which codec it is; a client that knows no ALPN is
+  told by its first bytes, as without TLS.  Who speaks without TLS is refused in the words of the protocol he speaks.
 - One connection over the limit is closed at once, before anything of it is read.
 - While it drains, what is accepted already is still served: its first request may be on its way.
 """
@@ -16,19 +18,30 @@ from typing import Any, Final, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer
 
 from protogate.context import Context
+from protogate.downstream.refusing import Refusing
+from protogate.errors import Phase
 from protogate.interfaces import IConnection, IService, IStreamCodec
+from protogate.message import peer_at
+from protogate.observe.events import Limited
+from protogate.tls import layer
+from protogate.tls.layer import Bare, Layer, Trouble
+from protogate.tls.server import Server
+from protogate.tls.session import Session
 from protogate.wheel import Timer
 
 PREFIX: Final = 256
 """Bytes after which a protocol that no codec has recognised is given up."""
 QUIET: Final = 3.0
 """Seconds that the first bytes of a connection may take when its listener drains."""
+
+HANDSHAKE: Final = b"\x16"
+"""What a connection with TLS begins with (RFC 8446, 5.1)."""
 
 _log = Logger()
 
@@ -37,16 +50,18 @@ class Listener(Factory):
     """
     The server side of one address.
 
+    @ivar tls: what is offered over TLS; None = there is none.
     @ivar connections: the connections now open.
-    @ivar refused: how many were closed at once because there were too many.
     """
 
     noisy = False
 
     def __init__(self, name: str, codecs: Sequence[IStreamCodec], service: IService, context: Context) -> None:
         self.name, self.codecs, self.service, self.context = name, list(codecs), service, context
+        self.tls: Server | None = None
         self.connections: set[IConnection] = set()
         self.draining = False
+        self.complain = Limited(_log.warn)
         self._empty: list[Deferred[None]] = []
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:  # type: ignore[override]
@@ -57,13 +72,28 @@ class Listener(Factory):
         if self.draining:
             return None
         self.context.count("connections_accepted")
+        return self.speaker() if self.tls is None else Door(self, self.tls)
+
+    def speaker(self, alpn: bytes | None = None) -> IProtocol:
+        """
+        Whoever speaks on a connection.
+
+        @param alpn: the protocol that was agreed on, if any was.
+        """
         if len(self.codecs) == 1:
             return self.serve(self.codecs[0])
+        for codec in self.codecs:
+            if alpn is not None and alpn in codec.alpn:
+                return self.serve(codec)
         return Sniffer(self)
 
-    def serve(self, codec: IStreamCodec) -> IProtocol:
-        """A protocol of that codec, under our eyes until it is closed."""
-        protocol = codec.server(self.service, self.context)
+    def serve(self, codec: IStreamCodec, service: IService | None = None) -> IProtocol:
+        """
+        A protocol of that codec, under our eyes until it is closed.
+
+        @param service: what handles its requests; None = our own.
+        """
+        protocol = codec.server(self.service if service is None else service, self.context)
         self.watch(cast("IConnection", protocol))  # it is both: L{IStreamCodec}
         return protocol
 
@@ -98,7 +128,7 @@ class Listener(Factory):
 
 
 @implementer(IConnection)
-class Sniffer(Protocol):
+class Sniffer(Bare):
     """The first bytes of a connection whose protocol is not known yet; afterwards nothing but a pipe to its codec."""
 
     busy = 0
@@ -106,6 +136,7 @@ class Sniffer(Protocol):
     def __init__(self, listener: Listener) -> None:
         self.closed: Deferred[None] = Deferred()
         self._listener = listener
+        self._service: IService | None = None
         self._prefix = b""
         self._timer: Timer | None = None
         self._inner: Any = None
@@ -135,7 +166,7 @@ class Sniffer(Protocol):
     def _choose(self, codec: IStreamCodec) -> None:
         self._done()
         prefix, self._prefix = self._prefix, b""
-        inner: Any = self._listener.serve(codec)
+        inner: Any = self._listener.serve(codec, self._service)
         self._inner = inner
         if IHalfCloseableProtocol.providedBy(inner):
             directlyProvides(self, IHalfCloseableProtocol, IConnection)
@@ -194,3 +225,94 @@ class Sniffer(Protocol):
         transport: Any = self.transport
         if transport is not None:
             transport.abortConnection()
+
+
+@implementer(IConnection)
+class Door(Sniffer):
+    """
+    A connection from the first byte to the end of its handshake; L{layer.Starter}.
+
+    @param tls: what is offered.
+    """
+
+    def __init__(self, listener: Listener, tls: Server) -> None:
+        super().__init__(listener)
+        self._tls = tls
+        self._layer: Layer | None = None
+        self._peer: IAddress | None = None
+
+    def connectionMade(self) -> None:
+        """Twisted."""
+        context = self._listener.context
+        if context.timeouts.tls:
+            self._timer = context.wheel.after(context.timeouts.tls, self._silent)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Twisted."""
+        assert self.transport is not None
+        if self._prefix or not data.startswith(HANDSHAKE):
+            if self._service is None:
+                self._listener.context.count("tls_missing")
+                self._service = Refusing(self._listener.service)
+            super().dataReceived(data)
+            return
+        self._peer = self.transport.getPeer()
+        self._layer = layer.serve(self, self._tls, self, data)
+
+    # -- layer.Starter
+
+    def secured(self, transport: Any, session: Session) -> IProtocol | None:
+        """L{layer.Starter}."""
+        listener = self._listener
+        self._done()
+        count = listener.context.count
+        count("tls_handshakes")
+        if session.resumed:
+            count("tls_resumed")
+        if not session.known:
+            count("tls_name_unknown")
+        transport.peer = peer_at(self._peer, True, session)
+        self._inner = listener.speaker(session.alpn)
+        return cast("IProtocol", self._inner)
+
+    def begun(self) -> None:
+        """L{layer.Starter}."""
+        inner, self._inner = self._inner, None
+        self._finish()
+        if self._listener.draining:
+            inner.drain()
+
+    def unsecured(self, trouble: Trouble) -> None:
+        """L{layer.Starter}."""
+        listener = self._listener
+        self._done()
+        listener.context.count("tls_failed")
+        listener.complain(
+            "listener {name}: TLS handshake with {peer} failed: {why} ({suppressed} more like it were not logged)",
+            name=listener.name,
+            peer=peer_at(self._peer).ip,
+            why=trouble.text,
+        )
+        self._finish()
+
+    # -- ends
+
+    def _silent(self) -> None:
+        listener = self._listener
+        listener.context.count(f"{Phase.TLS}_timeout")
+        self.abort()
+
+    def _leave(self) -> None:
+        if self._layer is None:
+            super()._leave()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop it."""
+        if self._layer is None:
+            super().abort()
+        else:
+            self._done()
+            self._layer.give_up()
+            self._finish()

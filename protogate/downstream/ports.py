@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from twisted.internet.address import UNIXAddress
@@ -32,6 +33,7 @@ from protogate.errors import ConfigError
 from protogate.interfaces import IStreamCodec
 from protogate.observe.counters import Counters
 from protogate.observe.events import quietly
+from protogate.tls.server import Server
 from protogate.wheel import Wheel
 
 BACKLOG: Final = 4096
@@ -115,12 +117,18 @@ class Ports:
         return opened
 
     def take(
-        self, opened: Opened, config: model.Config, codecs: Mapping[str, IStreamCodec], counters: Counters
+        self,
+        opened: Opened,
+        config: model.Config,
+        codecs: Mapping[str, IStreamCodec],
+        counters: Counters,
+        tls: Mapping[str, Server] = MappingProxyType({}),
     ) -> None:
         """
         Serve these ports, and no others, as their configuration says.
 
         @param opened: what L{open} gave for it.
+        @param tls: what the listeners of these names offer over TLS; the others have none.
         """
         gateway = config.gateway
         limits, timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
@@ -131,6 +139,7 @@ class Ports:
             listener = one.listener
             listener.name = one.front.name = entry.name
             listener.codecs = [codecs[name] for name in entry.protocols]
+            listener.tls = tls.get(entry.name)
             context = listener.context
             context.limits, context.timeouts = limits, timeouts
             context.count = counters.scope("listener", entry.name).count

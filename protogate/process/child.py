@@ -23,7 +23,7 @@ from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.config.load import Stamp
+from protogate.config.stamp import Stamp
 from protogate.observe.snapshot import Share, Snapshot
 from protogate.process import messages
 from protogate.process.channel import Channel, Lost, Refused

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from protogate.config.load import Stamp
+from protogate.config.stamp import Stamp
 
 
 class Message(Struct, tag=True, kw_only=True):

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
-from protogate.config.load import Stamp
+from protogate.config.stamp import Stamp
 from protogate.process.child import Begun
 from protogate.process.sockets import Kept
 from protogate.process.spawn import LINE, Watched, how, spawn

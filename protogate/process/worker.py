@@ -119,7 +119,13 @@ class Worker:
         self._log = next(left) if message.log else None
         source: Source = message.text, message.stamp
         # The first one is made at once: nobody waits for the event loop.
-        make = build if self.service is None else build_quietly
+        service = self.service
+        make: Callable[..., Build] = build
+        if service is not None:
+
+            def make(path: str, source: Source) -> Build:
+                return service.secure(build_quietly(path, source))
+
         making: Deferred[Build] = deferToThreadPool(
             self._reactor, self._reactor.getThreadPool(), make, message.path, source
         )

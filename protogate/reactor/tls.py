@@ -18,7 +18,7 @@ Must not know: any protocol; how the connection came about.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ssl import SSLContext
+from ssl import MemoryBIO, SSLContext, SSLObject, SSLSession
 from typing import Any, Final
 
 from twisted.internet.error import ConnectionLost, TimeoutError  # noqa: A004 - Twisted's
@@ -28,6 +28,31 @@ from twisted.python.failure import Failure
 
 from protogate.reactor.drive import drive
 from protogate.reactor.transport import Transport
+
+
+class Resuming(SSLContext):
+    """
+    A client's context that can go on with an earlier session.
+
+    uvloop has no way to be given one: it is left here in the very turn, and right before, uvloop begins with the next.
+    """
+
+    _next: SSLSession | None = None
+
+    def resume(self, session: SSLSession | None) -> None:
+        """The next connection goes on with that one, or begins anew."""
+        self._next = session
+
+    def wrap_bio(
+        self,
+        incoming: MemoryBIO,
+        outgoing: MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: SSLSession | None = None,
+    ) -> SSLObject:
+        following, self._next = self._next, None
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +66,8 @@ class TLS:
     """Seconds for the handshake."""
     shutdown: float = 30.0
     """Seconds for the peer to answer our close_notify; then the connection is lost."""
+    session: SSLSession | None = None
+    """A client's: to go on with, where its context is a L{Resuming} one."""
 
     @classmethod
     def of(cls, given: object) -> TLS | None:
@@ -77,6 +104,8 @@ class Secured(Transport):
         self._raw = uv
         self._handshaking = True
         self.reactor.native.add(self)
+        if isinstance(self.tls.context, Resuming):
+            self.reactor.loop.call_soon(self.tls.context.resume, self.tls.session)  # uvloop begins right after that
         handshake = self.reactor.loop.start_tls(
             uv,
             self,
@@ -103,6 +132,11 @@ class Secured(Transport):
     def _refuse(self, reason: Failure) -> None:
         self.abandon()
         self.refused(reason)
+
+    @property
+    def shaking(self) -> bool:
+        """Whether the handshake is not over."""
+        return self._handshaking
 
     def begin(self, protocol: Any) -> None:
         super().begin(protocol)

@@ -326,6 +326,18 @@ class Transport:
 
     # -- ends
 
+    def detach(self) -> Any:
+        """Give uvloop's transport away, after what was written; this one is over, and its protocol hears of nothing."""
+        if not self.connected:
+            raise RuntimeError("the connection is lost")
+        if self._size:
+            self._send()
+        uv, self.connected, self.disconnected, self.protocol = self._uv, False, True, None
+        self.reactor.native.discard(self)
+        if self._handle is not None:
+            self._handle.detach()
+        return uv
+
     def loseConnection(self) -> None:
         if self.connected and not self.disconnecting:
             self.disconnecting = True

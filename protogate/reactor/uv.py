@@ -47,6 +47,8 @@ class UVReactor(AsyncioSelectorReactor):
     @ivar current: whose protocol is being called.
     """
 
+    native_tls = True
+    """TLS is that of C{ssl}: see L{protogate.tls}."""
     _log = Logger()
 
     def __init__(self, loop: uvloop.Loop | None = None) -> None:

@@ -256,6 +256,8 @@ def _target(rule: Rule, target: model.Target) -> Target:
         url = address.url(str(target.url))
     except ConfigError as fault:
         raise under(fault, "url") from None
+    if not address.SCHEMES[url.scheme].codec:
+        raise ConfigError(f"{url.scheme}:// does not say which protocol it is: name an upstream that has one", ("url",))
     if url.path and (rule.type != "uri" or rule.matcher.kind not in (Kind.EXACT, Kind.PREFIX)):
         raise ConfigError(
             "a path takes the place of what an exact or a prefix uri rule matched; this rule matches no such thing",

@@ -26,7 +26,8 @@ from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.routing.balance import Smooth
-from protogate.upstream.connector import Connector
+from protogate.tls.client import Client
+from protogate.upstream.connector import Connector, Trust
 from protogate.upstream.discovery import Discovery
 from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
@@ -57,6 +58,7 @@ class Cluster:
     Made by L{Cluster.named} and L{Cluster.unnamed}: that touches nothing live.  L{start} it before the first request.
 
     @ivar name: of the upstream, or the origin of an unnamed one.
+    @ivar trust: how its endpoints with TLS are secured.
     """
 
     def __init__(
@@ -69,13 +71,15 @@ class Cluster:
         places: Iterable[Place],
         source: Source | None = None,
         rename: bool = False,
+        tls: Client | None = None,
     ) -> None:
         self.name = name
+        self.trust = Trust(tls)
         self._means, self._codec, self._context, self._settings = means, codec, context, pool
         self._rename = rename
         self._fixed = tuple(places)
         self._found: tuple[Place, ...] = ()
-        self._endpoints: dict[tuple[str, int], Endpoint] = {}
+        self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
         self._balance: Smooth[Endpoint] = Smooth(())
         self._hoping: dict[Deferred[None], None] = {}
@@ -84,7 +88,14 @@ class Cluster:
         self._arrange()
 
     @classmethod
-    def named(cls, config: model.Upstream, gateway: model.Gateway, codec: IStreamCodec, means: Means) -> Cluster:
+    def named(
+        cls,
+        config: model.Upstream,
+        gateway: model.Gateway,
+        codec: IStreamCodec,
+        means: Means,
+        tls: Client | None = None,
+    ) -> Cluster:
         """
         The upstream of a configuration.
 
@@ -92,25 +103,29 @@ class Cluster:
         """
         places, source = layout(config)
         context = Context(means.wheel, gateway.limits.frozen(), merged(config, gateway), means.count)
-        return cls(config.name, means, codec, context, config.pool, places, source, config.host == "endpoint")
+        return cls(config.name, means, codec, context, config.pool, places, source, config.host == "endpoint", tls)
 
     @classmethod
-    def unnamed(cls, origin: str, gateway: model.Gateway, codec: IStreamCodec, means: Means) -> Cluster:
+    def unnamed(
+        cls, origin: str, gateway: model.Gateway, codec: IStreamCodec, means: Means, tls: Client | None = None
+    ) -> Cluster:
         """
         The upstream of a target that gives a URL; it is sent its own name as host.
 
-        @param origin: C{http://host:port}.
+        @param origin: C{http://host:port} or C{https://host:port}.
         @raise ConfigError: what is wrong with it.
         """
         context = Context(means.wheel, gateway.limits.frozen(), gateway.timeouts.frozen(), means.count)
-        return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), None, True)
+        return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), None, True, tls)
 
     def start(self) -> None:
         """Begin to look for endpoints, where the configuration says so.  Harmless when begun."""
         if self._discovery is not None:
             self._discovery.start()
 
-    def update(self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec) -> None:
+    def update(
+        self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec, tls: Client | None = None
+    ) -> None:
         """
         Work by another configuration from now on; what it does not change stays, connections above all.
 
@@ -132,6 +147,8 @@ class Cluster:
                 self._found = ()
                 self._discovery = self._discover(source)
                 self.start()
+        if tls != self.trust.client:
+            self.trust.client = tls
         if codec is not self._codec:
             self._codec = codec
             old, self._endpoints = self._endpoints, {}
@@ -249,15 +266,15 @@ class Cluster:
         """Make the endpoints what they should be now."""
         if self._draining:
             return
-        wanted: dict[tuple[str, int], Place] = {}
+        wanted: dict[tuple[str, int, str], Place] = {}
         for each in (*self._fixed, *self._found):
-            key = (each.host, each.port)
+            key = each.key
             known = wanted.get(key)
             wanted[key] = each if known is None else replace(known, weight=known.weight + each.weight)
         endpoints = self._endpoints
         if [endpoint.place for endpoint in endpoints.values()] == list(wanted.values()):
             return  # so that asking DNS again does not make the choice begin anew
-        kept: dict[tuple[str, int], Endpoint] = {}
+        kept: dict[tuple[str, int, str], Endpoint] = {}
         for key, each in wanted.items():
             endpoint = endpoints.pop(key, None)
             if endpoint is None:
@@ -271,7 +288,10 @@ class Cluster:
 
     def _pool(self, each: Place) -> Pool:
         means = self._means
-        connector = Connector(means.reactor, means.resolver, self._codec, self._context, each.host, each.port)
+        trust = self.trust if each.tls else None
+        connector = Connector(
+            means.reactor, means.resolver, self._codec, self._context, each.host, each.port, trust, each.identity
+        )
         return Pool(connector, self._context, self._settings, each.address)
 
     def _leave(self, endpoints: Iterable[Endpoint]) -> None:

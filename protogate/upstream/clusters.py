@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList
@@ -19,7 +20,9 @@ from twisted.internet.defer import Deferred, DeferredList
 from protogate.config import model
 from protogate.interfaces import IStreamCodec
 from protogate.observe.counters import Counters
+from protogate.tls.client import Client
 from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.endpoint import codec_of, spoken
 
 LINGER: Final = 5.0
 """Seconds that an upstream stays after it was removed."""
@@ -41,31 +44,32 @@ class Clusters:
         self,
         config: model.Config,
         origins: Iterable[str],
-        codec: Callable[[str, str], IStreamCodec],
+        codec: Callable[[str], IStreamCodec],
         counters: Counters,
+        tls: Mapping[str, Client] = MappingProxyType({}),
     ) -> Mapping[str, Cluster]:
         """
         Make the upstreams what a configuration says.
 
         @param origins: names and origins that its rules lead to.
-        @param codec: C{codec(protocol, scheme)}: by its name, or where that is empty by the scheme of a URL.
+        @param codec: by its name.
+        @param tls: how those are secured that have TLS, by name or origin.
         @return: by name or origin; not changed by later calls.
         """
         wanted: dict[str, model.Upstream | None] = {upstream.name: upstream for upstream in config.upstreams}
         wanted.update((origin, None) for origin in origins if origin not in wanted)
         before, self.current = self.current, {}
         for name, upstream in wanted.items():
-            scheme = name.partition("://")[0] if upstream is None else "http"
-            spoken = codec("" if upstream is None else upstream.protocol, scheme)
+            speaks = codec(codec_of(name) if upstream is None else spoken(upstream))
             cluster = before.pop(name, None)
             if cluster is not None:
-                cluster.update(upstream, config.gateway, spoken)
+                cluster.update(upstream, config.gateway, speaks, tls.get(name))
             else:
                 means = replace(self._means, count=counters.scope("upstream", name).count)
                 if upstream is None:
-                    cluster = Cluster.unnamed(name, config.gateway, spoken, means)
+                    cluster = Cluster.unnamed(name, config.gateway, speaks, means, tls.get(name))
                 else:
-                    cluster = Cluster.named(upstream, config.gateway, spoken, means)
+                    cluster = Cluster.named(upstream, config.gateway, speaks, means, tls.get(name))
                 cluster.start()
             self.current[name] = cluster
         counters.keep("upstream", list(wanted))

@@ -1,10 +1,12 @@
 """
-From an endpoint's name to a connection that speaks its protocol: DNS, TCP, then the codec, each with its own clock.
+From an endpoint's name to a connection that speaks its protocol: DNS, TCP, TLS, then the codec, each with its own
+clock.
 
 Rules
 - Nothing was sent yet, so every failure says C{retry=ALWAYS}.
 - The addresses of a name are tried in turn, the next one after a failure; each has the whole C{connect} clock.  IPv4
   comes first, and each attempt begins with another address, so that a name with several is shared out.
+- With TLS the codec must be what was agreed on, where its protocol wants that (L{INegotiated}).
 - Either ready(connection) is called or the Deferred fails, never both: also when the connection dies before that.
 """
 
@@ -22,9 +24,13 @@ from twisted.python.failure import Failure
 from protogate.config.address import spelled
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase
-from protogate.interfaces import IClientConnection, IStreamCodec
+from protogate.interfaces import IClientConnection, INegotiated, IStreamCodec
+from protogate.tls import layer
+from protogate.tls.client import Client
+from protogate.tls.layer import Bare, Layer, Resumption, Trouble
+from protogate.tls.session import Session
 from protogate.upstream.pool import Times
-from protogate.upstream.refusal import late, refusal, unresolved
+from protogate.upstream.refusal import late, not_agreed, refusal, unresolved, unsecured
 from protogate.upstream.resolver import Resolver, literal
 
 MOST_ADDRESSES: Final = 4
@@ -36,11 +42,26 @@ class State(Enum):
 
     RESOLVING = "resolving"
     CONNECTING = "connecting"
+    SECURING = "securing"
+    """TCP is up, TLS is not."""
     GREETING = "greeting"
-    """TCP is up, the codec is not ready."""
+    """TCP is up, and TLS where there is any; the codec is not ready."""
     READY = "ready"
     OVER = "over"
     """Failed or given up."""
+
+
+class Trust:
+    """
+    How one upstream is secured; each new connection asks for it.
+
+    @ivar client: None while none of its endpoints has TLS.
+    """
+
+    __slots__ = ("client",)
+
+    def __init__(self, client: Client | None = None) -> None:
+        self.client = client
 
 
 class Connector:
@@ -48,14 +69,25 @@ class Connector:
     Makes connections to one endpoint.
 
     @ivar host: a name or an address literal (IPv6 without brackets).
+    @ivar trust: for TLS; None = without.
+    @ivar identity: the name of the endpoint's that TLS verifies, unless the upstream has one for all; empty = the host.
     """
 
     def __init__(
-        self, reactor: IReactorTCP, resolver: Resolver, codec: IStreamCodec, context: Context, host: str, port: int
+        self,
+        reactor: IReactorTCP,
+        resolver: Resolver,
+        codec: IStreamCodec,
+        context: Context,
+        host: str,
+        port: int,
+        trust: Trust | None = None,
+        identity: str = "",
     ) -> None:
         self.reactor, self.resolver, self.codec, self.context = reactor, resolver, codec, context
-        self.host, self.port = host, port
+        self.host, self.port, self.trust, self.identity = host, port, trust, identity or host
         self.name = spelled(host, port)
+        self.resumption = Resumption()
         self._turn = 0
 
     def connect(self, ready: Callable[[IClientConnection], None], times: Times) -> Deferred[None]:
@@ -83,6 +115,7 @@ class Attempt:
         self._query: Deferred[Sequence[str]] | None = None
         self._left: list[str] = []
         self._dial: Dial | None = None
+        self._layer: Layer | None = None
         self._connection: IClientConnection | None = None
         self._began = connector.context.wheel.now()
         self._clock = connector.context.wheel.timer(self._late)
@@ -145,6 +178,16 @@ class Attempt:
         """TCP is up: make the protocol, unless it came too late."""
         if dial is not self._dial or self._state is not State.CONNECTING:
             return None
+        trust = self.connector.trust
+        if trust is None:
+            return self._greet()
+        self.times.connect = self._lap()
+        self._state = State.SECURING
+        self._arm(self.connector.context.timeouts.tls)
+        return Hello(self)
+
+    def _greet(self) -> IProtocol:
+        """Everything below the codec is up."""
         self._state = State.GREETING
         self._arm(self.connector.context.timeouts.connect)
         protocol = self.connector.codec.client(self.ready, self.connector.context)
@@ -169,13 +212,53 @@ class Attempt:
             self.times.connect = self._lap()
             self._fail(reason)
 
+    # -- TLS, layer.Starter
+
+    def secure(self, hello: Hello) -> None:
+        """TCP is up, and TLS is to begin."""
+        connector = self.connector
+        client = None if connector.trust is None else connector.trust.client
+        if self._state is not State.SECURING or client is None:
+            hello.drop()
+            return
+        self._dial = None
+        self._layer = layer.ask(hello, client, client.name or connector.identity, connector.resumption, self)
+
+    def secured(self, transport: Any, session: Session) -> IProtocol | None:
+        """L{layer.Starter}."""
+        connector = self.connector
+        self._layer = None
+        if self._state is not State.SECURING:
+            return None
+        self.times.tls = self._lap()
+        connector.context.count("tls_handshakes")
+        if session.resumed:
+            connector.context.count("tls_resumed")
+        codec = connector.codec
+        if session.alpn is None and INegotiated.providedBy(codec):
+            connector.context.count("tls_not_agreed")
+            self._fail(not_agreed(connector.name, codec.name))
+            return None
+        return self._greet()
+
+    def begun(self) -> None:
+        """L{layer.Starter}."""
+
+    def unsecured(self, trouble: Trouble) -> None:
+        """L{layer.Starter}."""
+        self._layer = None
+        if self._state is State.SECURING:
+            self.times.tls = self._lap()
+            self.connector.context.count("tls_failed")
+            self._fail(unsecured(self.connector.name, trouble))
+
     # -- the codec
 
     def _arrived(self, connection: IClientConnection) -> None:
         self._state = State.READY
         self._connection = self._dial = None
         self._clock.end()
-        self.times.connect = self._lap()
+        self._greeted()
         transport = getattr(connection, "transport", None)
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
@@ -185,7 +268,7 @@ class Attempt:
 
     def _closed(self, result: None) -> None:
         if self._state is State.GREETING:
-            self.times.connect = self._lap()
+            self._greeted()
             self._fail(
                 Abort(
                     f"{self.connector.name} closed the connection before it could be used",
@@ -200,6 +283,10 @@ class Attempt:
         return result
 
     # -- clocks and ends
+
+    def _greeted(self) -> None:
+        """What the codec took belongs to connecting, as TCP's part does."""
+        self.times.connect += self._lap()
 
     def _arm(self, seconds: float) -> None:
         if seconds:
@@ -222,8 +309,11 @@ class Attempt:
             if dial is not None:
                 dial.give_up()
             self._missed(self._timeout(Phase.CONNECT, timeouts.connect))
+        elif self._state is State.SECURING:
+            self.times.tls = self._lap()
+            self._fail(self._timeout(Phase.TLS, timeouts.tls))
         else:
-            self.times.connect = self._lap()
+            self._greeted()
             self._fail(self._timeout(Phase.CONNECT, timeouts.connect))
 
     def _timeout(self, phase: Phase, seconds: float) -> Abort:
@@ -244,12 +334,33 @@ class Attempt:
         query, self._query = self._query, None
         dial, self._dial = self._dial, None
         connection, self._connection = self._connection, None
+        shaking, self._layer = self._layer, None
         if query is not None:
             query.cancel()
+        if shaking is not None:
+            shaking.give_up()
         if connection is not None:
             connection.abort()
         elif dial is not None:
             dial.give_up()
+
+
+class Hello(Bare):
+    """A connection on which TLS begins at once."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt: Attempt | None = attempt
+
+    def connectionMade(self) -> None:
+        """Twisted."""
+        attempt, self._attempt = self._attempt, None
+        assert attempt is not None
+        attempt.secure(self)
+
+    def drop(self) -> None:
+        """Nobody wants it any more."""
+        transport: Any = self.transport
+        transport.abortConnection()
 
 
 class Dial(ClientFactory):

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
-from protogate.upstream.endpoint import Place, Source, own
+from protogate.upstream.endpoint import Place, Source
 from protogate.upstream.query import SHORTEST
 from protogate.upstream.resolver import Answer, Resolver
 
@@ -122,11 +122,14 @@ class Discovery:
 def places(source: Source, answer: Answer) -> tuple[Place, ...]:
     """What an answer means."""
     if source.port is not None:
-        return tuple(Place(address, source.port, source.authority) for address in answer.values)
+        authority = source.own(source.host, source.port)
+        return tuple(
+            Place(address, source.port, authority, tls=source.tls, identity=source.host) for address in answer.values
+        )
     best = min((service.priority for service in answer.values), default=0)
     return tuple(
         # RFC 2782: weight 0 means 'hardly ever', not 'never'
-        Place(service.host, service.port, own(service.host, service.port), service.weight or 1)
+        Place(service.host, service.port, source.own(service.host, service.port), service.weight or 1, tls=source.tls)
         for service in answer.values
         if service.priority == best
     )

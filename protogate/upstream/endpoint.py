@@ -1,9 +1,9 @@
 """
 One place to send requests to: where it is, how much it takes, and the pool of its connections.
 
-C{http://host:port/} in the configuration; port 80 when none is given.  Codecs of others may have schemes of their own,
-which have no port unless it is given.  An upstream has no path of its own: what path a request goes to is the route's
-business.
+C{http://host:port/} or C{https://host:port/} in the configuration; port 80 or 443 when none is given.  Codecs of others
+may have schemes of their own, which have no port unless it is given.  An upstream has no path of its own: what path a
+request goes to is the route's business.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protogate.config import address, model
-from protogate.config.address import HTTP_PORT, spelled
+from protogate.config.address import HTTP_PORT, SCHEMES, spelled
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.upstream.pool import Pool
@@ -24,6 +24,8 @@ class Place:
 
     @ivar host: name or address literal, lower case; IPv6 without brackets, with its zone where there is one (RFC 4007).
     @ivar authority: its own name, as C{host: endpoint} sends it; without the port when that is the scheme's.
+    @ivar tls: whether it is spoken to over TLS.
+    @ivar identity: the name that it proves then; empty = C{host}.
     """
 
     host: str
@@ -31,6 +33,13 @@ class Place:
     authority: bytes
     weight: int = 100
     zone: str = ""
+    tls: bool = False
+    identity: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What makes it another one: also who it must be, if that is verified."""
+        return self.host, self.port, (self.identity or self.host) if self.tls else ""
 
     @property
     def address(self) -> str:
@@ -44,15 +53,21 @@ class Source:
     Where places are looked up.
 
     @ivar port: of the endpoints; None = by SRV records.
+    @ivar scheme: how what is found is spoken to.
     """
 
     host: str
     port: int | None
+    scheme: str = "http"
 
     @property
-    def authority(self) -> bytes:
-        """What C{host: endpoint} sends to the endpoints found here."""
-        return own(self.host, self.port or HTTP_PORT)
+    def tls(self) -> bool:
+        """Whether what is found is spoken to over TLS."""
+        return SCHEMES[self.scheme].tls
+
+    def own(self, host: str, port: int) -> bytes:
+        """What C{host: endpoint} sends to an endpoint found here."""
+        return own(host, port, SCHEMES[self.scheme].port)
 
 
 class Endpoint:
@@ -78,8 +93,43 @@ def place(url: str, weight: int = 100, zone: str = "", *, scheme: str = "") -> P
     @raise ConfigError: what is wrong with it.
     """
     parts = address.origin(url, scheme=scheme)
-    usual = HTTP_PORT if parts.scheme == "http" else None
-    return Place(parts.host, parts.port, own(parts.host, parts.port, usual), weight, zone)
+    means = SCHEMES.get(parts.scheme)
+    usual, tls = (None, False) if means is None else (means.port, means.tls)
+    return Place(parts.host, parts.port, own(parts.host, parts.port, usual), weight, zone, tls)
+
+
+def spoken(config: model.Upstream) -> str:
+    """
+    The name of the codec that an upstream is spoken to with.
+
+    @raise ConfigFaults: its endpoints do not agree on one; paths are relative to the upstream.
+    """
+    faults: list[ConfigError] = []
+    wanted = config.protocol
+    schemes = [(endpoint.url.partition("://")[0].lower(), i) for i, endpoint in enumerate(config.endpoints)]
+    if config.discovery is not None:
+        schemes.append((config.discovery.scheme, -1))
+    for scheme, index in schemes:
+        means = SCHEMES.get(scheme)
+        if means is None or (config.protocol and scheme in ("http", "https")):  # these are for every codec
+            continue
+        at = ("discovery", "scheme") if index < 0 else ("endpoints", index, "url")
+        if not means.codec:
+            if not config.protocol:
+                faults.append(ConfigError(f"{scheme}:// does not say which protocol it is: the upstream needs one", at))
+        elif not wanted:
+            wanted = means.codec
+        elif wanted != means.codec:
+            before = "the upstream's protocol is" if config.protocol else "another endpoint means"
+            faults.append(ConfigError(f"{scheme}:// means {means.codec}, but {before} {wanted}", at))
+    if faults:
+        raise ConfigFaults(faults)
+    return wanted or SCHEMES["http"].codec
+
+
+def codec_of(origin: str) -> str:
+    """The name of the codec that an unnamed upstream is spoken to with, by the scheme of its origin."""
+    return SCHEMES[origin.partition("://")[0]].codec
 
 
 def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
@@ -98,7 +148,7 @@ def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
     found: Source | None = None
     if config.discovery is not None:
         try:
-            found = Source(*address.name_to_resolve(config.discovery.dns))
+            found = Source(*address.name_to_resolve(config.discovery.dns), config.discovery.scheme)
         except ConfigError as error:
             faults.append(ConfigError(error.message, ("discovery", "dns")))
     elif not config.endpoints:

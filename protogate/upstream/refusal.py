@@ -11,6 +11,7 @@ from twisted.internet.error import ConnectError
 
 from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, Who, timeout
 from protogate.message import Field
+from protogate.tls.layer import Trouble
 
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 """Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
@@ -59,6 +60,38 @@ def unresolved(host: str, why: str) -> Abort:
         error="dns_error",
         phase=Phase.DNS,
         detail="name resolution failed",
+    )
+
+
+def unsecured(name: str, trouble: Trouble) -> Abort:
+    """For who asks for an endpoint with which there is no TLS (RFC 9209, 2.3.11 to 2.3.13)."""
+    if trouble.certificate and not trouble.alert:
+        kind, detail = "tls_certificate_error", "the upstream is not whom its certificate should say"
+    elif trouble.alert:
+        kind, detail = "tls_alert_received", "the upstream refused the TLS handshake"
+    else:
+        kind, detail = "tls_protocol_error", "the TLS handshake with the upstream failed"
+    return Abort(
+        f"{name}: TLS handshake failed: {trouble.text}",
+        UPSTREAM,
+        502,
+        ALWAYS,
+        error=kind,
+        phase=Phase.TLS,
+        detail=detail,
+    )
+
+
+def not_agreed(name: str, codec: str) -> Abort:
+    """For who asks for an endpoint that does not say by ALPN that it speaks what it must."""
+    return Abort(
+        f"{name} did not agree by ALPN to speak {codec}",
+        UPSTREAM,
+        502,
+        ALWAYS,
+        error="tls_protocol_error",
+        phase=Phase.TLS,
+        detail="the upstream does not speak that protocol over TLS",
     )
 
 

@@ -68,13 +68,13 @@ def test_endpoints_are_hosts_and_ports_and_each_is_given_once() -> None:
         {"url": "http://a"},
         {"url": "http://A:80/"},
         {"url": "http://a:81"},
-        {"url": "https://a"},
+        {"url": "htps://a"},
         {"url": 5},
         5,
     ]
     assert faults(upstreams=[{"name": "x", "endpoints": endpoints}]) == [
         'upstreams[0].endpoints[1].url: "http://A:80/" is endpoints[0] already; give that one the weight of both',
-        "upstreams[0].endpoints[3].url: https: TLS to upstreams is not in this release; use http://",
+        'upstreams[0].endpoints[3].url: expected a URL that begins with http://, https://, got "htps://a"',
     ]
 
 

@@ -143,8 +143,8 @@ def test_an_authority_has_brackets_where_they_belong() -> None:
         ("a.test:80", "expected a URL such as"),
         ("//a.test", "expected a URL such as"),
         ("ftp://a.test", "begins with http://"),
-        ("https://a.test", "TLS to upstreams is not in this release"),
-        ("HTTPS://a.test", "TLS to upstreams is not in this release"),
+        ("h3://a.test", "begins with http://, https://"),
+        ("tls://a.test", "tls:// has no usual one"),
         ("http://", "the host is missing"),
         ("http://:80", "the host is missing"),
         ("http:///path", "the host is missing"),
@@ -176,9 +176,9 @@ def test_what_is_no_url(text: str, message: str) -> None:
 
 def test_the_name_of_the_codec_is_a_scheme_too() -> None:
     assert address.url("mini://a:7", scheme="mini") == Url("mini", "a", 7, "")
-    with pytest.raises(ConfigError, match="begins with http:// or mini://"):
+    with pytest.raises(ConfigError, match="begins with http://, https:// or mini://"):
         address.url("minni://a:7", scheme="mini")
-    with pytest.raises(ConfigError, match=r"the port is missing .* only http:// has a usual one"):
+    with pytest.raises(ConfigError, match=r"the port is missing .* mini:// has no usual one"):
         address.url("mini://a", scheme="mini")
 
 

@@ -90,7 +90,7 @@ def test_one_bad_entry_does_not_hide_the_faults_of_others() -> None:
         'gateway.pathPolicy: expected one of canonical, raw, reject, got "cannonical"; did you mean canonical?',
         "gateway.workers: expected auto or a whole number from 0 to 256, got 257",
         "gateway.name: expected a string, got nothing",
-        'routes[0].routes[0].targets[0].url: expected a URL that begins with http://, got "ftp://x"',
+        'routes[0].routes[0].targets[0].url: expected a URL that begins with http://, https://, got "ftp://x"',
         "routes[0].routes[0].targets[0].weight: expected a whole number from 0 to 1000, got 1.5",
         "routes[0].hosts[1]: expected a string, got 3; put it in quotes",
         'routes[0].hosts[2]: expected a host without a port, got "b:1": hosts are compared without it',
@@ -139,7 +139,7 @@ def test_a_misspelt_key_is_one_fault_but_an_odd_one_leaves_its_place_empty() -> 
         'listeners[0].adress: unknown key; did you mean "address"?'
     ]
     assert faults({"listeners": [{"name": "a", "xyz": "x"}]}) == [
-        "listeners[0].xyz: unknown key; known: name, address, protocols",
+        "listeners[0].xyz: unknown key; known: name, address, protocols, tls",
         'listeners[0]: the key "address" is missing',
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock
 
-from protogate.config.load import stamp
+from protogate.config.stamp import stamp
 from protogate.config.watch import FileWatch
 from protogate.wheel import Wheel
 

@@ -18,7 +18,7 @@ from protogate.connection import LINGER_BYTES
 from protogate.context import Limits
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, GATEWAY, UPSTREAM, Abort, Phase
 from protogate.interfaces import IConnection, IStreamCodec
-from protogate.message import CONNECT, Response, peer_of
+from protogate.message import CONNECT, Response, peer_at
 from protogate_http.http1 import Http1
 from protogate_http.server1 import DRAIN
 
@@ -1338,7 +1338,7 @@ def test_answers_that_are_no_responses_break_the_connection(flush_errors):
     ],
 )
 def test_peers_have_canonical_addresses(address, ip, port):
-    peer = peer_of(address, False)
+    peer = peer_at(address)
     assert (peer.ip, peer.port, peer.tls) == (ip, port, False)
 
 

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from protogate.context import Limits
 from protogate.errors import CLIENT, Phase
-from protogate.message import Headers, Request, Response, peer_of
+from protogate.message import Headers, Request, Response, peer_at
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import ok, read_then
 from protogate_sotp.codings import CODINGS, pack
@@ -855,7 +855,7 @@ def test_an_abort_says_so_in_the_record():
     ],
 )
 def test_a_peer_has_its_address_in_one_form(address, ip):
-    assert peer_of(address, True).ip == ip
+    assert peer_at(address).ip == ip
 
 
 def test_a_tunnel_of_an_unknown_kind_is_not_implemented():

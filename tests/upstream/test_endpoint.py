@@ -80,7 +80,8 @@ def test_a_layout() -> None:
         discovery=model.Discovery(dns="b:81"),
     )
     assert layout(config) == ((Place("a", 80, b"a", 3, "PRO"),), Source("b", 81))
-    assert Source("b", 81).authority == b"b:81"
+    assert Source("b", 81).own("10.0.0.1", 81) == b"10.0.0.1:81"
+    assert Source("b", 443, "https").own("b", 443) == b"b"
 
 
 def test_a_layout_of_services() -> None:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.interfaces import ISSLTransport
 from zope.interface import implementer
 
 from protogate.body import Body
@@ -22,7 +21,7 @@ from protogate.connection import PATIENCE
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Half, Serving
 from protogate.interfaces import IConnection, IService
-from protogate.message import Field, Peer, Request, Response
+from protogate.message import Field, Peer, Request, Response, peer_of
 from protogate_resp.link import Link
 from protogate_resp.messages import FULL, RESP, VERB, full, head, line, native, refused
 from protogate_resp.wire import CONTENT, DONE, array
@@ -99,9 +98,7 @@ class Server(Link):
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        address = self.transport.getPeer()
-        tls = ISSLTransport.providedBy(self.transport)
-        self.peer = Peer(getattr(address, "host", ""), getattr(address, "port", 0), tls)
+        self.peer = peer_of(self.transport)
         self.watch(self.context.timeouts.client_idle or inf)
 
     # -- reading
