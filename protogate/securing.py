@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from protogate.config import model
 from protogate.config.address import SCHEMES
 from protogate.config.faults import ConfigFaults
+from protogate.config.stamp import Stamp
 from protogate.errors import ConfigError
 from protogate.interfaces import IStreamCodec
-from protogate.tls.client import Client, client
+from protogate.tls import client as asked
+from protogate.tls import server as offered
+from protogate.tls.client import Client
 from protogate.tls.files import Reading
 from protogate.tls.layer import prepare
-from protogate.tls.server import Server, server
+from protogate.tls.server import Server
 from protogate.upstream.endpoint import codec_of, spoken
 
 Path = tuple[str | int, ...]
@@ -37,15 +40,26 @@ class Sides:
     clients: Mapping[str, Client]
     warnings: Sequence[ConfigError] = ()
 
+    @property
+    def stamps(self) -> dict[str, Stamp | None]:
+        """The files that all this was read from, in the state that they were in."""
+        stamps: dict[str, Stamp | None] = {}
+        for server in self.servers.values():
+            stamps.update(server.stamps)
+        for client in self.clients.values():
+            stamps.update(client.stamps)
+        return stamps
+
     def prepare(self, of_ssl: bool) -> None:
         """
         Make all contexts, which takes a while; in any thread.
 
         @raise ConfigError: the library does not take something.
         """
-        everybody: list[Server | Client] = [*self.servers.values(), *self.clients.values()]
-        for side in everybody:
-            prepare(side, of_ssl)
+        for server in self.servers.values():
+            prepare(server, of_ssl)
+        for client in self.clients.values():
+            prepare(client, of_ssl)
 
 
 def sides(config: model.Config, codecs: Mapping[str, IStreamCodec], origins: Sequence[str]) -> Sides:
@@ -56,44 +70,77 @@ def sides(config: model.Config, codecs: Mapping[str, IStreamCodec], origins: Seq
     @param origins: of the upstreams without a name.
     @raise ConfigFaults: all that is wrong.
     """
-    made = _Making(codecs)
-    for index, listener in enumerate(config.listeners):
-        made.listener(listener, ("listeners", index, "tls"))
-    for index, upstream in enumerate(config.upstreams):
-        made.upstream(upstream, ("upstreams", index, "tls"))
-    for origin in origins:
-        if SCHEMES[origin.partition("://")[0]].tls:
-            made.ask(origin, model.UpstreamTls(), codec_of(origin), ())
+    made = _Making(config, codecs, origins)
     if made.faults:
         raise ConfigFaults(made.faults)
     return Sides(made.servers, made.clients, made.warnings)
 
 
+def renewed(
+    before: Sides, config: model.Config, codecs: Mapping[str, IStreamCodec], origins: Sequence[str], of_ssl: bool
+) -> tuple[Sides, Sequence[ConfigError]]:
+    """
+    Read it all again, after files have changed; in a thread.
+
+    @param of_ssl: which contexts are made.
+    @return: what is in force from now on: of what is broken now, and of what did not change, as it was before; and the
+        faults.
+    """
+    made = _Making(config, codecs, origins)
+    faults = list(made.faults)
+
+    def ready(side: Server | Client) -> bool:
+        try:
+            prepare(side, of_ssl)
+        except ConfigError as error:
+            faults.append(error)
+            return False
+        return True
+
+    servers, clients = dict(before.servers), dict(before.clients)
+    for name, server in made.servers.items():
+        if server != servers.get(name) and ready(server):
+            servers[name] = server
+    for name, client in made.clients.items():
+        if client != clients.get(name) and ready(client):
+            clients[name] = client
+    return Sides(servers, clients, made.warnings), faults
+
+
 class _Making:
-    def __init__(self, codecs: Mapping[str, IStreamCodec]) -> None:
+    """All sides of a configuration, as far as they can be made, and what is wrong with the others."""
+
+    def __init__(self, config: model.Config, codecs: Mapping[str, IStreamCodec], origins: Sequence[str]) -> None:
         self.servers: dict[str, Server] = {}
         self.clients: dict[str, Client] = {}
         self.faults: list[ConfigError] = []
         self.warnings: list[ConfigError] = []
         self._codecs = codecs
         self._known: dict[tuple[model.UpstreamTls, str], Client] = {}
+        for index, listener in enumerate(config.listeners):
+            self._listener(listener, ("listeners", index, "tls"))
+        for index, upstream in enumerate(config.upstreams):
+            self._upstream(upstream, ("upstreams", index, "tls"))
+        for origin in origins:
+            if SCHEMES[origin.partition("://")[0]].tls:
+                self._ask(origin, model.UpstreamTls(), codec_of(origin), ())
 
-    def listener(self, listener: model.Listener, path: Path) -> None:
+    def _listener(self, listener: model.Listener, path: Path) -> None:
         """One that has TLS."""
         if listener.tls is None:
             return
-        offered: dict[bytes, None] = {}
+        tokens: dict[bytes, None] = {}
         for name in listener.protocols:
             if name in self._codecs:
-                offered.update(dict.fromkeys(self._codecs[name].alpn))
+                tokens.update(dict.fromkeys(self._codecs[name].alpn))
         reading = Reading()
         try:
-            self.servers[listener.name] = server(listener.tls, tuple(offered), reading)
+            self.servers[listener.name] = offered.server(listener.tls, tuple(tokens), reading)
         except ConfigFaults as found:
             self._keep(found.faults, path)
         self._warn(reading, path)
 
-    def upstream(self, upstream: model.Upstream, path: Path) -> None:
+    def _upstream(self, upstream: model.Upstream, path: Path) -> None:
         """One that has TLS, or is told how although it has none."""
         schemes = [endpoint.url.partition("://")[0].lower() for endpoint in upstream.endpoints]
         if upstream.discovery is not None:
@@ -103,11 +150,11 @@ class _Making:
                 codec = spoken(upstream)
             except ConfigFaults:  # told by who looks for the codecs
                 return
-            self.ask(upstream.name, upstream.tls, codec, path)
+            self._ask(upstream.name, upstream.tls, codec, path)
         elif upstream.tls != model.UpstreamTls():
             self.warnings.append(ConfigError("no endpoint is spoken to over TLS: their URLs begin with https://", path))
 
-    def ask(self, name: str, config: model.UpstreamTls, codec: str, path: Path) -> None:
+    def _ask(self, name: str, config: model.UpstreamTls, codec: str, path: Path) -> None:
         """What that upstream is asked for."""
         known = self._known.get((config, codec))
         if known is None:
@@ -115,7 +162,7 @@ class _Making:
                 return
             reading = Reading()
             try:
-                known = self._known[config, codec] = client(config, tuple(self._codecs[codec].alpn), reading)
+                known = self._known[config, codec] = asked.client(config, tuple(self._codecs[codec].alpn), reading)
             except ConfigFaults as found:
                 self._keep(found.faults, path)
                 return

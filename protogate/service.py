@@ -39,7 +39,9 @@ from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.process.notify import Notify
+from protogate.renewal import Renewal
 from protogate.routing.rules import forwarded
+from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
 from protogate.upstream.cluster import Means
@@ -147,6 +149,7 @@ class GatewayService(Service):
         self._blocked: Blocked | None = None
         self.ports = Ports(reactor, self.wheel, partial(Front, self), opener)
         self.clusters: Clusters | None = None
+        self._renewal = Renewal(reactor, self.wheel, self._renewed, self.counters.count, is_native(reactor))
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
 
     # -- life
@@ -170,6 +173,7 @@ class GatewayService(Service):
         """Twisted."""
         self.privilegedStartService()
         super().startService()  # type: ignore[no-untyped-call]
+        self._renewal.start()
         self._begin()
 
     def watch_loop(self) -> None:
@@ -198,6 +202,7 @@ class GatewayService(Service):
             self._signals.drain(self._hurry)
         self._notify.stopping()
         self.loading.stop()
+        self._renewal.stop()
         served: Deferred[None] = Deferred()
         delay = float(self.built.config.gateway.drain_delay) if self.admin is not None else 0.0
         if delay:
@@ -347,7 +352,14 @@ class GatewayService(Service):
             post_response=bound["POST_RESPONSE"],
         )
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
+        self._renewal.follow(built)
         self._set_log(log, built)
+
+    def _renewed(self, sides: Sides) -> None:
+        """Certificates, keys or authorities were renewed: for handshakes from now on."""
+        self.ports.secure(sides.servers)
+        if self.clusters is not None:
+            self.clusters.secure(sides.clients)
 
     def _outlive(self) -> None:
         """What is about to be replaced goes piece by piece, when the last exchange that follows it is over."""

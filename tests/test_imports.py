@@ -42,7 +42,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("securing",),
     ("build",),
     ("explain", "losses"),
-    ("loading",),
+    ("loading", "renewal"),
     ("service",),
     ("process",),
     ("tap", "cli", "commands", "demo", "testing", "__main__", "process.resume"),

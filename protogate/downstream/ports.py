@@ -149,6 +149,11 @@ class Ports:
             if key not in opened:
                 self._retire(gone, float(gateway.drain))
 
+    def secure(self, tls: Mapping[str, Server]) -> None:
+        """From now on the listeners of these names offer this over TLS."""
+        for one in self.opened.values():
+            one.listener.tls = tls.get(one.listener.name, one.listener.tls)
+
     def close(self, within: float) -> Deferred[Any]:
         """
         Close all; fires when the last connection has ended, in at most so many seconds: also for what an earlier

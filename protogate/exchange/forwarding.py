@@ -9,6 +9,8 @@ Rules
 - One kind of list is believed, the one that the configuration names.  A proxy that writes one kind passes the other on
   as its client sent it.
 - What leaves is written anew: one line of each, no matter what came in.
+- What a field says about a client's certificate is believed of trusted proxies only; from anybody else it goes no
+  further than here.
 """
 
 from __future__ import annotations
@@ -34,6 +36,14 @@ KNOWN: Final = 4096
 _PREFIXES: Final = frozenset((b"x-forwarded-", *spellings(b"x-forwarded-")))
 _OTHERS: Final = frozenset((b"forwarded", b"via", b"x-real-ip", *spellings(b"x-real-ip")))
 """Names with C{_} for C{-} included: for CGI, WSGI and their like those are the same field."""
+_CERTIFICATE: Final = b"x-forwarded-client-cert"
+"""Nothing of ours: a trusted proxy's, or a module's."""
+_SIGNS: Final = (
+    *(b"client-cert", b"client-cert-", b"x-client-cer", b"x-ssl-client", b"x-tls-client", _CERTIFICATE[:18]),
+    *(b"ssl-client-" + letter for letter in (b"c", b"d", b"f", b"i", b"s", b"v")),
+)
+"""What names of fields begin with that say something about a client's certificate (RFC 9440, and many a habit)."""
+_CLAIMS: Final = frozenset(spelled for sign in _SIGNS for spelled in (sign, *spellings(sign)))
 _PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?").fullmatch
 _PAIR: Final = r"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)=([!#$%&'*+\-.^_`|~0-9A-Za-z]+|"[^"\\\x00-\x1f\x7f]*")[ \t]*"""
 _ELEMENT = re.compile(rf"{_PAIR}(?:;{_PAIR})*").fullmatch
@@ -92,9 +102,16 @@ class Forwarding:
         return known
 
     def source(self, request: Request) -> Peer:
-        """Where the request came from.  Sets C{request.scheme} to what the client spoke to its proxy."""
+        """
+        Where the request came from.  Sets C{request.scheme} to what the client spoke to its proxy, and takes out what
+        nobody should have said about a certificate.
+        """
         peer = request.peer
         if not self._networks or not self.trusts(peer.ip):
+            for name, _ in request.headers:
+                if name[:12] in _CLAIMS or name[:18] in _CLAIMS:
+                    _disbelieve(request)
+                    break
             return peer
         chain = self._chain(request)
         scheme = self._told(request, b"x-forwarded-proto", b"proto")
@@ -127,7 +144,7 @@ class Forwarding:
             fields = found
         dirty = False
         for name, _ in headers:
-            if name[:12] in _PREFIXES or name in _OTHERS:
+            if (name[:12] in _PREFIXES and name != _CERTIFICATE) or name in _OTHERS:
                 dirty = True
                 break
         if dirty:
@@ -137,7 +154,13 @@ class Forwarding:
                 if len(self._ours(came)) >= ROUNDS:
                     raise Abort(f"the request came by {ROUNDS} times before", GATEWAY, 502, error="proxy_loop_detected")
                 via = b"%b, %b" % (came, via)
-            headers = Headers([f for f in headers if f[0][:12] not in _PREFIXES and f[0] not in _OTHERS])
+            headers = Headers(
+                [
+                    field
+                    for field in headers
+                    if (field[0][:12] not in _PREFIXES or field[0] == _CERTIFICATE) and field[0] not in _OTHERS
+                ]
+            )
             request.headers = headers
         headers.extend(fields)
         headers.append((b"via", via))
@@ -207,6 +230,12 @@ class Forwarding:
         if host:
             fields.insert(2, (b"x-forwarded-host", host))
         return fields
+
+
+def _disbelieve(request: Request) -> None:
+    """Take out what is said about a client's certificate."""
+    headers = request.headers
+    headers[:] = [field for field in headers if field[0][:12] not in _CLAIMS and field[0][:18] not in _CLAIMS]
 
 
 def _valid(host: bytes) -> bool:

@@ -70,6 +70,32 @@ def _attribute(kind: Any, path: str, latin: bool = False) -> Code:
     return Code(kind, attrgetter(path), latin=latin)
 
 
+def _of_session(name: str) -> Code:
+    """What was negotiated with the peer of the connection; empty where nothing was, or a trusted proxy did it."""
+    get = attrgetter(name)
+
+    def run(exchange: Any) -> Any:
+        session = exchange.source.session
+        return "" if session is None else get(session)
+
+    return Code(STRING, run, latin=True)
+
+
+def _certificate(exchange: Any) -> Any:
+    session = exchange.source.session
+    return None if session is None else session.certificate
+
+
+def _of_certificate(name: str) -> Code:
+    get = attrgetter(name)
+
+    def run(exchange: Any) -> Any:
+        certificate = _certificate(exchange)
+        return "" if certificate is None else get(certificate)
+
+    return Code(STRING, run)
+
+
 _METHOD: Final = attrgetter("request.method")
 
 REQUEST: Final[Space] = {
@@ -96,6 +122,18 @@ SOURCE: Final[Space] = {
     "ip": _attribute(STRING, "source.ip"),
     "port": _attribute(INT, "source.port"),
     "tls": _attribute(BOOL, "source.tls"),
+    "tlsVersion": _of_session("version"),
+    "tlsCipher": _of_session("cipher"),
+    "serverName": _of_session("name"),
+    "certificate": {
+        "verified": Code(BOOL, lambda exchange: _certificate(exchange) is not None),
+        "subject": _of_certificate("subject"),
+        "issuer": _of_certificate("issuer"),
+        "serial": _of_certificate("serial"),
+        "fingerprint": _of_certificate("fingerprint"),
+        "san": Code(list_of(STRING), lambda exchange: getattr(_certificate(exchange), "san", ())),
+        "encoded": _of_certificate("encoded"),
+    },
 }
 ROUTE: Final[Space] = {
     "name": Code(STRING, _of_route("name", "")),

@@ -80,7 +80,7 @@ class SetRequestHeaderFactory:
             if name in names:
                 reader.fault(f"{written} is {names[name]} again: write one of them, with a list of values", written)
             names[name] = written
-            if name in _FORWARDING or name.startswith(b"x-forwarded-"):
+            if name in _FORWARDING or (name.startswith(b"x-forwarded-") and name != b"x-forwarded-client-cert"):
                 reader.warn(f"{written} is written anew by the gateway behind this module", written)
         hosts = [line for line in lines if line[0] == b"host"]
         if len(hosts) > 1:

@@ -17,8 +17,11 @@ Must not know: any protocol; how the connection came about.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from ssl import MemoryBIO, SSLContext, SSLObject, SSLSession
+from ssl import MemoryBIO, SSLContext, SSLError, SSLObject, SSLSession, SSLWantReadError, SSLWantWriteError
 from typing import Any, Final
 
 from twisted.internet.error import ConnectionLost, TimeoutError  # noqa: A004 - Twisted's
@@ -30,18 +33,42 @@ from protogate.reactor.drive import drive
 from protogate.reactor.transport import Transport
 
 
-class Resuming(SSLContext):
+class Speaking(SSLObject):
     """
-    A client's context that can go on with an earlier session.
+    Tells the peer why a handshake failed, which uvloop does not: it closes first.
 
-    uvloop has no way to be given one: it is left here in the very turn, and right before, uvloop begins with the next.
+    @ivar outgoing: what is to be sent.
+    @ivar sent: called with it.
     """
 
-    _next: SSLSession | None = None
+    outgoing: MemoryBIO
+    sent: Callable[[bytes], object] | None
 
-    def resume(self, session: SSLSession | None) -> None:
-        """The next connection goes on with that one, or begins anew."""
-        self._next = session
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (SSLWantReadError, SSLWantWriteError):
+            raise
+        except SSLError:
+            sent, self.sent = self.sent, None
+            if sent is not None:
+                sent(self.outgoing.read())
+            raise
+        self.sent = None
+
+
+class Context(SSLContext):
+    """
+    A context whose handshakes end with an alert when they fail, and that can go on with an earlier session.
+
+    uvloop has no way to be told which: it is left here in the very turn, and right before, uvloop begins with the next.
+    """
+
+    _next: tuple[Callable[[bytes], object] | None, SSLSession | None] = None, None
+
+    def prepare(self, sent: Callable[[bytes], object], session: SSLSession | None) -> None:
+        """The next connection goes on with that session, or begins anew; its last words are sent by C{sent}."""
+        self._next = sent, session
 
     def wrap_bio(
         self,
@@ -51,8 +78,10 @@ class Resuming(SSLContext):
         server_hostname: str | bytes | None = None,
         session: SSLSession | None = None,
     ) -> SSLObject:
-        following, self._next = self._next, None
-        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or following)
+        (sent, following), self._next = self._next, (None, None)
+        made: Any = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session or following)
+        made.outgoing, made.sent = outgoing, sent
+        return made  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +96,7 @@ class TLS:
     shutdown: float = 30.0
     """Seconds for the peer to answer our close_notify; then the connection is lost."""
     session: SSLSession | None = None
-    """A client's: to go on with, where its context is a L{Resuming} one."""
+    """A client's: to go on with, where its context is a L{Context}."""
 
     @classmethod
     def of(cls, given: object) -> TLS | None:
@@ -104,8 +133,8 @@ class Secured(Transport):
         self._raw = uv
         self._handshaking = True
         self.reactor.native.add(self)
-        if isinstance(self.tls.context, Resuming):
-            self.reactor.loop.call_soon(self.tls.context.resume, self.tls.session)  # uvloop begins right after that
+        if isinstance(self.tls.context, Context):  # uvloop begins right after that
+            self.reactor.loop.call_soon(self.tls.context.prepare, self._last_words, self.tls.session)
         handshake = self.reactor.loop.start_tls(
             uv,
             self,
@@ -132,6 +161,12 @@ class Secured(Transport):
     def _refuse(self, reason: Failure) -> None:
         self.abandon()
         self.refused(reason)
+
+    def _last_words(self, data: bytes) -> None:
+        """uvloop is about to close: what it would write now is lost, and so is what it holds."""
+        if data and not self._raw.get_write_buffer_size():
+            with suppress(OSError):
+                os.write(self._raw.get_extra_info("socket").fileno(), data)
 
     @property
     def shaking(self) -> bool:

@@ -11,7 +11,7 @@ import ssl
 from typing import Any, Final
 
 from protogate.errors import ConfigError
-from protogate.reactor.tls import TLS, Resuming
+from protogate.reactor.tls import TLS, Context, Speaking
 from protogate.tls.client import Client
 from protogate.tls.files import Pair
 from protogate.tls.server import Pairs, Server
@@ -63,7 +63,7 @@ def _serving(side: Server) -> ssl.SSLContext:
 
 
 def _of_pairs(side: Server, pairs: Pairs) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = Context(ssl.PROTOCOL_TLS_SERVER)
     _common(context, side)
     for pair in pairs:
         _load(context, pair)
@@ -75,7 +75,7 @@ def _of_pairs(side: Server, pairs: Pairs) -> ssl.SSLContext:
 
 
 def _asking(side: Client) -> ssl.SSLContext:
-    context = Resuming(ssl.PROTOCOL_TLS_CLIENT)
+    context = Context(ssl.PROTOCOL_TLS_CLIENT)
     _common(context, side)
     if not side.verify:
         context.check_hostname = False
@@ -91,6 +91,7 @@ def _asking(side: Client) -> ssl.SSLContext:
 
 
 def _common(context: ssl.SSLContext, side: Server | Client) -> None:
+    context.sslobject_class = Speaking
     context.minimum_version = VERSIONS[side.least]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_ciphers(side.ciphers)

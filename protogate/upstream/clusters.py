@@ -78,6 +78,12 @@ class Clusters:
             self._means.wheel.after(LINGER, partial(self._leave, cluster))
         return dict(self.current)
 
+    def secure(self, tls: Mapping[str, Client]) -> None:
+        """From now on new connections to the upstreams of these names are secured like this."""
+        for name, cluster in self.current.items():
+            if name in tls:
+                cluster.trust.client = tls[name]
+
     def stop(self) -> Deferred[Any]:
         """Drop everything now; fires when every connection is closed."""
         clusters, self.current = [*self.current.values(), *self.leaving], {}

@@ -23,7 +23,11 @@ FAULTS = [
     ("banana", 'column 1: unknown name "banana"; known: request, route, source'),
     ("request.pth == 'x'", 'column 9: request has no member "pth"; did you mean "path"?'),
     ("request.Header['x'] == 'x'", 'column 9: request has no member "Header"; did you mean "headers"?'),
-    ("source.zzz", 'column 8: source has no member "zzz"; known: ip, port, tls'),
+    (
+        "source.zzz",
+        'column 8: source has no member "zzz"; '
+        "known: certificate, ip, port, serverName, tls, tlsCipher, tlsVersion",
+    ),
     ("source.ip.foo", 'column 11: a string has no member "foo"'),
     ("source.ip.size == 3", 'column 11: a string has no member "size"; call it: .size()'),
     ("source.port.foo", "column 13: an int has no members"),
