@@ -27,6 +27,9 @@ SEAMS = $(addprefix tests/,cases exchange/test_exchange.py mini_codec observe/te
 REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py $(addsuffix .py,$(addprefix e2e/test_, \
     clients curl listening nginx_upstream proxies reload stop tunnels upstreams websocket)))
 
+# Of pytest-xdist: as many processes as there are cores; fixtures of a module are made once.
+ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -59,8 +62,8 @@ trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
-	$(if $(strip $(ARGS)),,TEST_REACTOR=protogate-uv GATEWAY_REACTOR=epoll $(BIN)/coverage run -m pytest $(REAL))
+	$(BIN)/coverage run -m pytest $(or $(strip $(ARGS)),$(ALL_CORES))
+	$(if $(strip $(ARGS)),,TEST_REACTOR=protogate-uv GATEWAY_REACTOR=epoll $(BIN)/coverage run -m pytest $(ALL_CORES) $(REAL))
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report $(if $(strip $(ARGS)),--fail-under=0)
 
@@ -69,7 +72,7 @@ compiled: $(COMPILED)/made.stamp  ## build/compiled: a virtual environment with 
 # Only what is installed there is tried, never the source beside it: hence no current directory on the path.
 compiledtests: $(VENV)/test.stamp  ## the suites that go through public seams, against the compiled build
 	@if $(BIN)/python hatch_build.py; then \
-	    $(MAKE) --no-print-directory compiled && PYTHONSAFEPATH=1 $(COMPILED)/bin/python -m pytest --compiled $(SEAMS); \
+	    $(MAKE) --no-print-directory compiled && PYTHONSAFEPATH=1 $(COMPILED)/bin/python -m pytest --compiled $(ALL_CORES) $(SEAMS); \
 	else echo 'the compiled build is not tested' >&2; [ "$${CI:-}" != true ]; fi
 
 bench: $(VENV)/bench.stamp  ## this gateway beside others, into docs/performance.md; ARGS="--rows get --seconds 10"

@@ -30,12 +30,17 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on right now, and that was given to nobody in this run."""
+    """
+    A TCP port of 127.0.0.1 that nobody listens on right now, and that was given to nobody in this run; nor will it be by
+    another process of pytest-xdist, each of which has ports of its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        if port not in _given:
+        if port not in _given and port % workers == worker:
             _given.add(port)
             return port
 
