@@ -30,6 +30,7 @@ import pytest
 from twisted.scripts import twistd
 from twisted.trial.unittest import SynchronousTestCase
 
+from authority import provide
 from neighbours import Neighbours, free_port, need, run
 from pages import ALL, DOCS, PAGES, ROOT, Example, examples, of
 from protogate import cli
@@ -101,6 +102,7 @@ def test_pages_show_something() -> None:
 def test_a_configuration_loads(example: Example, tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text(whole(example.text) if example.name != "broken.yaml" else example.text)
+    provide(example.text, tmp_path)
     if example.name == "broken.yaml":
         with pytest.raises(ConfigFaults):
             build(str(path))

@@ -31,9 +31,13 @@ MODELS = {
     "`gateway.timeouts`": model.GatewayTimeouts,
     "`gateway.limits`": model.GatewayLimits,
     "`listeners`": model.Listener,
+    "`listeners[].tls`": model.ListenerTls,
+    "`listeners[].tls.certificates[]`": model.CertificateFiles,
+    "`listeners[].tls.clientAuth`": model.ClientAuth,
     "`upstreams`": model.Upstream,
     "`upstreams[].endpoints[]`": model.Endpoint,
     "`upstreams[].discovery`": model.Discovery,
+    "`upstreams[].tls`": model.UpstreamTls,
     "`upstreams[].pool`": model.PoolSettings,
     "`upstreams[].timeouts`": model.UpstreamTimeouts,
     "`routes`": model.Rule,
@@ -292,7 +296,14 @@ def test_every_counter_is_there_and_no_other() -> None:
     rows = [name for row in table("operations.md", "Name") for name in codes(row[0])]
     assert len(rows) == len(set(rows))
     counted = events()
-    made = {"dns_timeout", "connect_timeout", "failed_client", "failed_gateway", "failed_upstream"}  # f-strings
+    made = {
+        "tls_timeout",
+        "dns_timeout",
+        "connect_timeout",
+        "failed_client",
+        "failed_gateway",
+        "failed_upstream",
+    }  # f-strings
     assert counted - set(rows) == set()
     assert set(rows) - counted - made == set()
 
