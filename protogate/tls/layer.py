@@ -12,17 +12,24 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from OpenSSL import SSL
 from twisted.internet.error import ConnectionDone, ConnectionLost
-from twisted.internet.interfaces import IHandshakeListener, IProtocol, ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import (
+    IHalfCloseableProtocol,
+    IHandshakeListener,
+    IProtocol,
+    ISSLTransport,
+    ITCPTransport,
+)
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as Base
 from twisted.internet.task import Clock
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
-from zope.interface import directlyProvides, implementer
+from zope.interface import directlyProvidedBy, directlyProvides, implementer
 
 from protogate.reactor.overlay import Overlaid, overlay
 from protogate.reactor.tls import TLS
@@ -82,6 +89,13 @@ class Bare(Base):
         # A transport looks these up each time.
         self.dataReceived = protocol.dataReceived  # type: ignore[method-assign]
         self.connectionLost = protocol.connectionLost  # type: ignore[method-assign]
+        if IHalfCloseableProtocol.providedBy(protocol):
+            directlyProvides(self, IHalfCloseableProtocol, directlyProvidedBy(self))
+            self.readConnectionLost = protocol.readConnectionLost
+            self.writeConnectionLost = protocol.writeConnectionLost
+
+    readConnectionLost: Callable[[], None]
+    writeConnectionLost: Callable[[], None]
 
 
 def is_native(reactor: Any) -> bool:
@@ -232,8 +246,11 @@ class Wrapped(Base):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Twisted."""
         starter, self._starter = self._starter, None
-        if starter is not None:
-            starter.unsecured(trouble(reason.value))
+        if starter is None:
+            return
+        layer: Any = self.transport
+        doubt = openssl.doubt(layer.getHandle())
+        starter.unsecured(Trouble(f"certificate verify failed: {doubt}", True) if doubt else trouble(reason.value))
 
 
 class _Nobody(Factory):

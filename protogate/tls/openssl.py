@@ -26,6 +26,8 @@ from protogate.tls.session import Session
 NAME: Final = "pyOpenSSL"
 """In C{contexts}."""
 _lib: Final[Any] = vars(SSL)["_lib"]
+_ffi: Final[Any] = vars(SSL)["_ffi"]
+"""For what pyOpenSSL has no method."""
 VERSIONS: Final = {"1.2": SSL.TLS1_2_VERSION, "1.3": SSL.TLS1_3_VERSION}
 _OPTIONS: Final = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION
 
@@ -115,7 +117,7 @@ def _of_pairs(side: Server, pairs: Pairs) -> SSL.Context:
         context.set_alpn_select_callback(select)
     if side.mode != "off":
         must = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if side.mode == "required" else 0
-        context.set_verify(SSL.VERIFY_PEER | must)
+        context.set_verify(SSL.VERIFY_PEER | must, _noted)
         _trust(context, side.authorities)
     return context
 
@@ -125,7 +127,7 @@ def _asking(side: Client) -> SSL.Context:
     if not side.verify:
         context.set_verify(SSL.VERIFY_NONE)
     else:
-        context.set_verify(SSL.VERIFY_PEER)
+        context.set_verify(SSL.VERIFY_PEER, _noted)
         if side.authorities:
             _trust(context, side.authorities)
         else:
@@ -163,6 +165,18 @@ def _trust(context: SSL.Context, authorities: str) -> None:
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)  # what is trusted need not be a root
 
 
+def _noted(connection: Any, _: object, error: int, depth: int, good: int) -> bool:
+    """Keep what is wrong with a certificate: what is raised does not say it."""
+    if not good:
+        connection.trouble = _ffi.string(_lib.X509_verify_cert_error_string(error)).decode("ascii")
+    return bool(good)
+
+
+def doubt(connection: SSL.Connection) -> str:
+    """What was wrong with the peer's certificate, or empty."""
+    return getattr(connection, "trouble", "")
+
+
 def identify(connection: SSL.Connection, name: str) -> str:
     """Why the peer is not whom we asked for; empty if it is."""
     try:
@@ -192,7 +206,7 @@ def session(connection: SSL.Connection) -> Session:
         connection.get_cipher_name() or "",
         connection.get_alpn_proto_negotiated() or None,
         name,
-        bool(_lib.SSL_session_reused(connection._ssl)),  # for which pyOpenSSL has no method
+        bool(_lib.SSL_session_reused(connection._ssl)),
         None if certificate is None else certificate.public_bytes(Encoding.DER),
         known,
     )
