@@ -12,24 +12,17 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from OpenSSL import SSL
 from twisted.internet.error import ConnectionDone, ConnectionLost
-from twisted.internet.interfaces import (
-    IHalfCloseableProtocol,
-    IHandshakeListener,
-    IProtocol,
-    ISSLTransport,
-    ITCPTransport,
-)
+from twisted.internet.interfaces import IHandshakeListener, IProtocol, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as Base
 from twisted.internet.task import Clock
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
-from zope.interface import directlyProvidedBy, directlyProvides, implementer
+from zope.interface import directlyProvides, implementer
 
 from protogate.reactor.overlay import Overlaid, overlay
 from protogate.reactor.tls import TLS
@@ -38,6 +31,7 @@ from protogate.tls import native, openssl
 from protogate.tls.client import Client
 from protogate.tls.server import Server
 from protogate.tls.session import Session
+from protogate.wheel import Wheel
 
 
 class Trouble(NamedTuple):
@@ -89,13 +83,6 @@ class Bare(Base):
         # A transport looks these up each time.
         self.dataReceived = protocol.dataReceived  # type: ignore[method-assign]
         self.connectionLost = protocol.connectionLost  # type: ignore[method-assign]
-        if IHalfCloseableProtocol.providedBy(protocol):
-            directlyProvides(self, IHalfCloseableProtocol, directlyProvidedBy(self))
-            self.readConnectionLost = protocol.readConnectionLost
-            self.writeConnectionLost = protocol.writeConnectionLost
-
-    readConnectionLost: Callable[[], None]
-    writeConnectionLost: Callable[[], None]
 
 
 def is_native(reactor: Any) -> bool:
@@ -142,7 +129,7 @@ class Resumption:
         return found if found is not None and (found.has_ticket or found.id) else None
 
 
-def serve(bare: Bare, side: Server, starter: Starter, read: bytes = b"") -> Layer:
+def serve(bare: Bare, side: Server, starter: Starter, read: bytes, wheel: Wheel) -> Layer:
     """
     Be the server on a connection whose protocol is C{bare}.
 
@@ -151,10 +138,10 @@ def serve(bare: Bare, side: Server, starter: Starter, read: bytes = b"") -> Laye
     transport: Any = bare.transport
     if isinstance(transport, Transport):
         return _overlaid(transport, native.serving(side), None, starter, read)
-    return Wrapped(bare, openssl.serving(side), starter).begin(False, read)
+    return Wrapped(bare, openssl.serving(side), starter).begin(False, wheel, read)
 
 
-def ask(bare: Bare, side: Client, name: str, resumption: Resumption, starter: Starter) -> Layer:
+def ask(bare: Bare, side: Client, name: str, resumption: Resumption, starter: Starter, wheel: Wheel) -> Layer:
     """
     Be the client on a connection whose protocol is C{bare}.
 
@@ -166,7 +153,7 @@ def ask(bare: Bare, side: Client, name: str, resumption: Resumption, starter: St
         tls = TLS(native.asking(side), name, native.LONG, native.CLOSING, session)
         return _overlaid(transport, tls, name, starter, kept=(resumption, side))
     creator = openssl.Asking(openssl.asking(side), name, session)
-    return Wrapped(bare, creator, starter, name if side.verify else "", (resumption, side)).begin(True)
+    return Wrapped(bare, creator, starter, name if side.verify else "", (resumption, side)).begin(True, wheel)
 
 
 _Kept = tuple[Resumption, Client] | None
@@ -187,6 +174,43 @@ def _overlaid(
     return overlay(transport, tls, name, made, starter.begun, failed, read)
 
 
+class Closing(TLSMemoryBIOProtocol):
+    """
+    Twisted's, which waits for the peer's close_notify for ever: here it has L{native.CLOSING} seconds, once everything
+    is with the kernel.
+    """
+
+    def __init__(self, factory: TLSMemoryBIOFactory, protocol: Any, wheel: Wheel) -> None:
+        super().__init__(factory, protocol)
+        self._last = wheel.timer(self._waited)
+
+    def loseConnection(self) -> None:
+        """Twisted."""
+        super().loseConnection()
+        if self.disconnecting and self.connected and not self._last.active:
+            self._last.set(native.CLOSING)
+
+    def unsent(self) -> int:
+        """Bytes written that the kernel has not taken yet; how many they are is not known before they are encrypted."""
+        transport: Any = self.transport
+        held = sum(map(len, self._appSendBuffer))
+        if hasattr(transport, "unsent"):
+            return held + int(transport.unsent())
+        return held + int(len(transport.dataBuffer) - transport.offset + transport._tempDataLen)
+
+    def _waited(self) -> None:
+        if self.unsent() or self._producer is not None:
+            self._last.set(native.CLOSING)  # who takes nothing is given up by whoever writes
+        else:
+            transport: Any = self.transport
+            transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Twisted."""
+        self._last.end()
+        super().connectionLost(reason)
+
+
 @implementer(IHandshakeListener)
 class Wrapped(Base):
     """
@@ -200,10 +224,10 @@ class Wrapped(Base):
         self._bare, self._creator, self._name, self._kept = bare, creator, name, kept
         self._starter: Starter | None = starter
 
-    def begin(self, client: bool, read: bytes = b"") -> Layer:
+    def begin(self, client: bool, wheel: Wheel, read: bytes = b"") -> Layer:
         """Say hello, or hear it."""
         factory = TLSMemoryBIOFactory(self._creator, client, _NOBODY, _CLOCK)
-        layer = TLSMemoryBIOProtocol(factory, self)
+        layer = Closing(factory, self, wheel)
         bare, transport = self._bare, self._bare.transport
         bare.relay(layer)
         layer.makeConnection(transport)

@@ -6,6 +6,7 @@ Rules
 - Nothing was sent yet, so every failure says C{retry=ALWAYS}.
 - The addresses of a name are tried in turn, the next one after a failure; each has the whole C{connect} clock.  IPv4
   comes first, and each attempt begins with another address, so that a name with several is shared out.
+- What a connection begins with (C{times.preface}) is sent as soon as TCP is up, before TLS.
 - With TLS the codec must be what was agreed on, where its protocol wants that (L{INegotiated}).
 - Either ready(connection) is called or the Deferred fails, never both: also when the connection dies before that.
 """
@@ -17,9 +18,17 @@ from enum import Enum
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IConnector, IProtocol, IReactorTCP, ITCPTransport
+from twisted.internet.interfaces import (
+    IAddress,
+    IConnector,
+    IHalfCloseableProtocol,
+    IProtocol,
+    IReactorTCP,
+    ITCPTransport,
+)
 from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
+from zope.interface import directlyProvides
 
 from protogate.config.address import spelled
 from protogate.context import Context
@@ -178,9 +187,8 @@ class Attempt:
         """TCP is up: make the protocol, unless it came too late."""
         if dial is not self._dial or self._state is not State.CONNECTING:
             return None
-        trust = self.connector.trust
-        if trust is None:
-            return self._greet()
+        if self.connector.trust is None:
+            return Hello(self) if self.times.preface else self._greet()
         self.times.connect = self._lap()
         self._state = State.SECURING
         self._arm(self.connector.context.timeouts.tls)
@@ -212,17 +220,28 @@ class Attempt:
             self.times.connect = self._lap()
             self._fail(reason)
 
+    def begin(self, hello: Hello) -> None:
+        """TCP is up, and the codec is not what comes first."""
+        transport: Any = hello.transport
+        if self.times.preface:
+            transport.write(self.times.preface)
+        if self.connector.trust is not None:
+            self._secure(hello)
+        else:
+            hello.pass_to(self._greet())
+
     # -- TLS, layer.Starter
 
-    def secure(self, hello: Hello) -> None:
-        """TCP is up, and TLS is to begin."""
+    def _secure(self, hello: Hello) -> None:
         connector = self.connector
         client = None if connector.trust is None else connector.trust.client
         if self._state is not State.SECURING or client is None:
             hello.drop()
             return
         self._dial = None
-        self._layer = layer.ask(hello, client, client.name or connector.identity, connector.resumption, self)
+        self._layer = layer.ask(
+            hello, client, client.name or connector.identity, connector.resumption, self, connector.context.wheel
+        )
 
     def secured(self, transport: Any, session: Session) -> IProtocol | None:
         """L{layer.Starter}."""
@@ -346,7 +365,7 @@ class Attempt:
 
 
 class Hello(Bare):
-    """A connection on which TLS begins at once."""
+    """A connection on which something comes before the codec."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt: Attempt | None = attempt
@@ -355,7 +374,19 @@ class Hello(Bare):
         """Twisted."""
         attempt, self._attempt = self._attempt, None
         assert attempt is not None
-        attempt.secure(self)
+        attempt.begin(self)
+
+    def pass_to(self, protocol: Any) -> None:
+        """The codec's turn."""
+        self.relay(protocol)
+        if IHalfCloseableProtocol.providedBy(protocol):
+            directlyProvides(self, IHalfCloseableProtocol)
+            self.readConnectionLost = protocol.readConnectionLost
+            self.writeConnectionLost = protocol.writeConnectionLost
+        protocol.makeConnection(self.transport)
+
+    readConnectionLost: Callable[[], None]
+    writeConnectionLost: Callable[[], None]
 
     def drop(self) -> None:
         """Nobody wants it any more."""
