@@ -58,6 +58,8 @@ class Phase(StrEnum):
     RESPONSE_HEAD = "responseHead"
     RESPONSE_STALL = "responseStall"
     TOTAL = "total"
+    DEADLINE = "deadline"
+    """The client's own, not one of the configuration."""
     MODULE = "module"
     ROUTING = "routing"
 
@@ -133,6 +135,19 @@ def timeout(phase: Phase, who: Who, seconds: float, retry: Retry = NEVER) -> Abo
         error=error,
         phase=phase,
         detail=f"{phase} timeout",
+    )
+
+
+def overdue(who: Who, retry: Retry = NEVER) -> Abort:
+    """The Abort for a client's deadline that is over: 504, whoever was waited for."""
+    return Abort(
+        "the client's deadline is over",
+        who,
+        504,
+        retry,
+        error="http_response_timeout",
+        phase=Phase.DEADLINE,
+        detail="deadline exceeded",
     )
 
 

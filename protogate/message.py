@@ -134,6 +134,9 @@ class Request:
     @ivar gone: the Abort with which the client left, set before the answer's Deferred is cancelled; else None.
     @ivar protocol: name for people, logs and C{Via}: C{"HTTP/1.1"}, C{"HTTP/2"}, C{"SOTP/1"}.
     @ivar service: number or name of the service in protocols that have one, else empty.
+    @ivar deadline: when the client stops waiting for the end of the answer, in seconds on the wheel's clock; None = it
+        does not say.  Set by the server codec, enforced by the exchange.  A client codec whose protocol has deadlines
+        writes what is left of it at that moment, a millisecond at least.
     @ivar peer: the other end of the connection.
     @ivar ledger: where codecs and pools note when a phase ended; None when nobody asks.
     """
@@ -146,6 +149,7 @@ class Request:
         "authority",
         "body",
         "closed",
+        "deadline",
         "gone",
         "headers",
         "interim",
@@ -182,6 +186,7 @@ class Request:
         self.gone: Abort | None = None
         self.closed: Callable[[Abort | None], None] = ignore
         self.ledger: Ledger | None = None
+        self.deadline: float | None = None
         self._host: str | None = None
         self._path: str | None = None
         self._query: dict[str, str] | None = None

@@ -60,8 +60,6 @@ def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Def
     except OSError as error:
         return _complain(error, NO_ANSWER)
     settings = Settings()
-    if options.max_time:
-        fields.append((settings.deadline, b"%d" % max(round(options.max_time * 1000), 1)))
     method = (options.request or "POST").encode("utf-8")
     request = Request(method, target, fields, body, authority or _authority(options, target))
     printer = _Printer(out, options.include, options.stream)
@@ -70,11 +68,13 @@ def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Def
     factory = Factory.forProtocol(lambda: kind(_nobody, context, settings))
     factory.noisy = False
     endpoint = HostnameEndpoint(reactor, host.encode("ascii"), port, timeout=context.timeouts.connect)
-    return _ask(endpoint, factory, request, printer)
+    return _ask(endpoint, factory, request, printer, options.max_time)
 
 
-def _ask(endpoint: HostnameEndpoint, factory: Any, request: Request, printer: _Printer) -> Deferred[int]:
-    """Connect, ask, take the answer, and leave."""
+def _ask(
+    endpoint: HostnameEndpoint, factory: Any, request: Request, printer: _Printer, seconds: float
+) -> Deferred[int]:
+    """Connect, ask, take the answer within so many seconds (0 = for ever), and leave."""
 
     async def ask() -> int:
         try:
@@ -83,6 +83,8 @@ def _ask(endpoint: HostnameEndpoint, factory: Any, request: Request, printer: _P
             if request.body is not None:
                 request.body.stopProducing()
             return _complain(f"no connection: {error or type(error).__name__}", NO_ANSWER)
+        if seconds:
+            request.deadline = connection.now() + seconds
         try:
             response = unpacked(await connection.handle(request))
             await printer.take(response)

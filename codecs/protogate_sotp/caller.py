@@ -19,7 +19,7 @@ from zope.interface import implementer
 
 from protogate.body import Body, Whole
 from protogate.connection import specialised
-from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, overdue, timeout
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
@@ -34,6 +34,8 @@ from protogate_sotp.streams import BODY, DONE, HEAD, Ask
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
 
+MOST_WAIT: Final = (1 << 32) - 1
+"""Milliseconds of a deadline that can be said."""
 INTERIMS: Final = 16
 """Interim responses to one request."""
 CONTINUE: Final = 1.0
@@ -92,17 +94,14 @@ class Client(Link):
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
-        body, ledger, capabilities = request.body, request.ledger, self.peer_hello.capabilities
+        body, capabilities, deadline = request.body, self.peer_hello.capabilities, request.deadline
         if body is not None and ~capabilities & CAPABILITIES:
             self._unpack(request, body, capabilities)
+        wait = 0
+        if deadline is not None:
+            wait = min(max(round((deadline - self.now()) * 1000), 1), MOST_WAIT)
         try:
-            head, wait = write_request(
-                request,
-                capabilities,
-                self.context.count,
-                self.settings.deadline,
-                float if ledger is None else lambda: self.now() - ledger.head,
-            )
+            head = write_request(request, capabilities, self.context.count, wait)
             if len(head) > self.peer_hello.heads:
                 raise Bad("the head of a request is too large for the upstream", "invalid_request_refused", 500)
         except Bad as bad:
@@ -116,8 +115,8 @@ class Client(Link):
         half.head, half.method, half.upgrade = head, request.method, request.upgrade
         if body is not None and request.upgrade is None and _EXPECT in request.headers:
             half.expect = True
-        if wait:
-            half.late = half.moved + wait / 1000
+        if deadline is not None:
+            half.late = deadline
             self.watch(wait / 1000)
         self.watch(CONTINUE if half.expect else self.context.timeouts.response_head or inf)
         answer = half.begin(request)
@@ -312,8 +311,7 @@ class Client(Link):
             left = stream.late - now
             if left <= 0:
                 self.context.count("deadline_exceeded")
-                reason = Abort("the request's deadline is over", UPSTREAM, 504, error="http_response_timeout")
-                return self._end(stream, DEADLINE, reason)
+                return self._end(stream, DEADLINE, overdue(UPSTREAM))
         if stream.expect and now >= stream.moved + CONTINUE:
             self._go(stream)
         if stream.queue and stall:

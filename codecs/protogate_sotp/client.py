@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Whole
-from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, overdue, timeout
 from protogate.interfaces import IBody, ISink
 from protogate.message import Field, Headers, Request, Response
 from protogate_sotp.caller import Client
@@ -118,13 +118,12 @@ class _Call:
 
     @ivar answer: fires for the caller.
     @ivar under: the Deferred of the connection, while it has the request.
-    @ivar until: when the caller's patience is over, on the wheel's clock; 0.0 = never.
     """
 
-    __slots__ = ("answer", "attempts", "clock", "compression", "data", "request", "under", "until")
+    __slots__ = ("answer", "attempts", "clock", "compression", "data", "request", "under")
 
-    def __init__(self, request: Request, data: bytes | None, compression: str, until: float) -> None:
-        self.request, self.data, self.until = request, data, until
+    def __init__(self, request: Request, data: bytes | None, compression: str) -> None:
+        self.request, self.data = request, data
         self.compression = compression.encode()
         self.attempts = 0
         self.answer: Deferred[Response]
@@ -136,7 +135,7 @@ class SotpClient:
     """
     @param endpoint: where the server is; for TLS one that offers C{sotp/1} by ALPN.
     @param context: clock, C{timeouts} and limits, e.g. C{Context(Wheel(reactor))}.
-    @param settings: heartbeat; the field of deadlines.
+    @param settings: the heartbeat.
     @param most: bytes that a L{Reply} may have.
     @param chance: a number from 0 to 1, for the waits.
     """
@@ -250,8 +249,10 @@ class SotpClient:
         headers = Headers(metadata)
         if serialization:
             headers.append((b"content-type", TYPES.get(serialization) or OTHER_TYPE % serialization))
-        until = self.context.wheel.now() + deadline if deadline else 0.0
-        return _Call(Request(b"POST", target, headers, body), data, compression, until)
+        request = Request(b"POST", target, headers, body)
+        if deadline:
+            request.deadline = self.context.wheel.now() + deadline
+        return _Call(request, data, compression)
 
     def _begin(self, call: _Call) -> Deferred[Response]:
         call.answer = Deferred(lambda _: self._cancelled(call))
@@ -266,7 +267,9 @@ class SotpClient:
             self._failure(call, Abort("too many requests wait for a connection", GATEWAY, 503))
             return
         self._waiting.append(call)
-        seconds = call.until - self.context.wheel.now() if call.until else self.context.timeouts.queue
+        until, seconds = call.request.deadline, self.context.timeouts.queue
+        if until is not None:
+            seconds = until - self.context.wheel.now()
         if seconds:
             call.clock = self.context.wheel.after(max(seconds, 0.0), lambda: self._late(call, seconds))
         self.connect()
@@ -283,9 +286,6 @@ class SotpClient:
         request = call.request
         if call.data is not None:
             self._fill(call, connection.peer_hello.capabilities)
-        if call.until:
-            left = max(int((call.until - self.context.wheel.now()) * 1000), 1)
-            request.headers.set(self._settings.deadline, b"%d" % left)
         call.under = connection.handle(request)
         call.under.addCallbacks(self._answered, self._broken, callbackArgs=(call,), errbackArgs=(call,))
         return True
@@ -327,8 +327,8 @@ class SotpClient:
 
     def _late(self, call: _Call, seconds: float) -> None:
         self._waiting.remove(call)
-        if call.until:
-            reason = Abort("the request's deadline is over", UPSTREAM, 504, ALWAYS, error="http_response_timeout")
+        if call.request.deadline is not None:
+            reason = overdue(GATEWAY, ALWAYS)
         else:
             reason = timeout(Phase.QUEUE, GATEWAY, seconds, ALWAYS)
         self._failure(call, reason)

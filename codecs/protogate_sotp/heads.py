@@ -46,8 +46,6 @@ TYPES: Final = {
 """Serialization types that have a name; 0 = what C{content-type} says, if anything."""
 OTHER_TYPE: Final = b"application/x-sotp; type=%d"
 """The others."""
-DEADLINE: Final = b"x-deadline-ms"
-"""The field that has a deadline between codecs, unless the codec is told another name."""
 
 _TYPE_IDS: Final = {name: number for number, name in TYPES.items()}
 _REQUEST: Final = struct.Struct("!IIBBBBBBH")
@@ -63,7 +61,6 @@ _OPERATION: Final = re.compile(rb"[A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+").fullmatch
 NATIVE: Final = re.compile(rb"/([A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+)/([A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+)").fullmatch
 """A target that a service and an operation make."""
 _SERVICE: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
-_DEADLINE: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _TYPE: Final = re.compile(rb"application/x-sotp; type=([1-9][0-9]{0,2})").fullmatch
 _STATUS: Final = re.compile(rb"0|[1-9][0-9]{0,4}").fullmatch
@@ -126,17 +123,17 @@ def _counted(form: struct.Struct, *values: int) -> bytes:
 # -- requests
 
 
-def read_request(data: bytes, limits: Limits, deadline: bytes = DEADLINE) -> Asked:
+def read_request(data: bytes, limits: Limits) -> Asked:
     """A REQUEST.  What is wrong with it is noted in it, beside all that could be read."""
     made = Asked()
     try:
-        _read_request(data, limits, deadline, made)
+        _read_request(data, limits, made)
     except Bad as bad:
         made.bad = bad
     return made
 
 
-def _read_request(data: bytes, limits: Limits, deadline: bytes, made: Asked) -> None:
+def _read_request(data: bytes, limits: Limits, made: Asked) -> None:
     if len(data) < _REQUEST.size:
         raise Bad("the head is too short")
     service, made.deadline, kind, coding, form, name, operation, authority, count = _REQUEST.unpack_from(data)
@@ -152,9 +149,6 @@ def _read_request(data: bytes, limits: Limits, deadline: bytes, made: Asked) -> 
     _read_metadata(data, at, count, limits, made)
     if kind or coding:
         _add_content(made.fields, kind, coding)
-    if made.deadline:
-        made.fields[:] = [field for field in made.fields if field[0] != deadline]
-        made.fields.append((deadline, b"%d" % made.deadline))
     if made.length is not None and made.length > limits.body > 0:
         raise Bad("content too large", "body_too_large", 413)
 
@@ -277,23 +271,15 @@ def _add_content(found: list[Field], kind: int, coding: int) -> None:
         found.append((b"content-encoding", token))
 
 
-def write_request(
-    request: Request,
-    capabilities: int,
-    count: Callable[[str], None],
-    deadline: bytes = DEADLINE,
-    over: Callable[[], float] = float,
-) -> tuple[bytes, int]:
+def write_request(request: Request, capabilities: int, count: Callable[[str], None], wait: int = 0) -> bytes:
     """
-    (payload of a REQUEST, its deadline in milliseconds or 0).
+    The payload of a REQUEST.
 
     @param capabilities: of the peer.
-    @param over: seconds of the deadline that are over.
+    @param wait: milliseconds that are left of its deadline; 0 = it has none.
     @raise Bad: it cannot be said in SOTP.
     """
-    headers, kind, coding, wait = _take(request.headers, capabilities, deadline)
-    if wait:
-        wait = max(wait - round(over() * 1000), 1)
+    headers, kind, coding = _take(request.headers, capabilities)
     number, pairs = fields.write(headers, count)
     body, method, target, authority = request.body, request.method, request.target, request.authority
     form = SECURE if request.scheme == b"https" else 0
@@ -318,7 +304,7 @@ def write_request(
         service, sizes = 0, (0, 0, len(authority))
         sized = _counted(_WAY, len(method), len(token), len(target))
         strings = b"%b%b%b%b%b%b%b" % (length, sized, authority, method, target, token, pairs)
-    return _counted(_REQUEST, service, wait, kind, coding, form, *sizes, number) + strings, wait
+    return _counted(_REQUEST, service, wait, kind, coding, form, *sizes, number) + strings
 
 
 def _native(target: bytes) -> tuple[int, bytes, bytes] | None:
@@ -335,10 +321,10 @@ def _native(target: bytes) -> tuple[int, bytes, bytes] | None:
     return (number, b"", called) if 0 < number < 1 << 32 else None
 
 
-def _take(headers: list[Field], capabilities: int, deadline: bytes) -> tuple[list[Field], int, int, int]:
-    """(fields without those that have a place of their own, serialization, compression, deadline)."""
+def _take(headers: list[Field], capabilities: int) -> tuple[list[Field], int, int]:
+    """(fields without those that have a place of their own, serialization, compression)."""
     names = [name for name, _ in headers]
-    kind = coding = wait = 0
+    kind = coding = 0
     if b"content-type" in names and names.count(b"content-type") == 1:
         value = headers[names.index(b"content-type")][1]
         kind = _TYPE_IDS.get(value, 0)
@@ -346,13 +332,10 @@ def _take(headers: list[Field], capabilities: int, deadline: bytes) -> tuple[lis
             kind = int(match[1]) if int(match[1]) < 256 else 0
     if b"content-encoding" in names and names.count(b"content-encoding") == 1:
         coding = IDS.get(headers[names.index(b"content-encoding")][1], 0) & capabilities
-    if deadline in names:
-        value = headers[names.index(deadline)][1]
-        wait = min(int(value), 0xFFFFFFFF) if _DEADLINE(value) else 0
-    if not (kind or coding or wait):
-        return headers, 0, 0, 0
-    taken = (b"content-type" if kind else b"", b"content-encoding" if coding else b"", deadline if wait else b"")
-    return [field for field in headers if field[0] not in taken], kind, coding, wait
+    if not (kind or coding):
+        return headers, 0, 0
+    taken = (b"content-type" if kind else b"", b"content-encoding" if coding else b"")
+    return [field for field in headers if field[0] not in taken], kind, coding
 
 
 # -- responses
@@ -411,7 +394,7 @@ def write_response(response: Response, length: int | None, capabilities: int, co
     """
     status = response.status
     code = TABLE[status]
-    rest, kind, coding, _ = _take(response.headers, capabilities, b"")
+    rest, kind, coding = _take(response.headers, capabilities)
     for name, value in rest:
         if name == NAME:
             code = _exact(value, status)

@@ -72,11 +72,10 @@ class Settings:
 
     @ivar heartbeat: seconds between two signs of life that it asks for; 0 = none.
     @ivar streams: requests that a connection serves at once.
-    @ivar deadline: name of the field that has a deadline between codecs.
     """
 
-    def __init__(self, heartbeat: int = 60, streams: int = 100, deadline: bytes = b"x-deadline-ms") -> None:
-        self.heartbeat, self.streams, self.deadline = heartbeat, streams, deadline
+    def __init__(self, heartbeat: int = 60, streams: int = 100) -> None:
+        self.heartbeat, self.streams = heartbeat, streams
         self._limits: Limits | None = None
         self._hello = LEAST
 

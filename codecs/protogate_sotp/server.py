@@ -4,7 +4,7 @@ The serving side of a connection.
 Rules
 - A request that is none is handed on all the same, marked: the service answers it.
 - GOAWAY is said twice: that nothing more should come, and when the client has surely heard it, what was looked at.
-- Each request has the clocks of the configuration and the deadline that its client set.
+- Each request has the clocks of the configuration.  The deadline that its client set is for the service to keep.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from protogate.body import Body, Whole
 from protogate.connection import LINGER, specialised
-from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
 from protogate.message import Peer, Request, peer_of
-from protogate_sotp.faults import DEADLINE, NONE, REFUSED, TIMEOUT, Fault
+from protogate_sotp.faults import NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
 from protogate_sotp.heads import Asked, read_request
 from protogate_sotp.link import MISSED, Link, Settings
@@ -83,7 +83,7 @@ class Server(Link):
             self.context.count("stream_refused")
             self.reply(cancel(number, REFUSED, "no more requests now"))
             return None
-        made = read_request(payload, self.context.limits, self.settings.deadline)
+        made = read_request(payload, self.context.limits)
         half = self.streams[number] = Answer(self)
         ends = bool(flags & END)
         half.setup(number, DONE if ends else BODY)
@@ -121,9 +121,8 @@ class Server(Link):
         if whole is not None:
             half.ledger.received = len(whole)  # type: ignore[union-attr]
             self.all_of(half, whole)
-        if made.deadline and reason is None:
-            half.late = half.heard + made.deadline / 1000
-            self.watch(made.deadline / 1000)
+        if made.deadline:
+            request.deadline = half.ledger.head + made.deadline / 1000  # type: ignore[union-attr]
         if body is not None and whole is None:
             self.watch(self._look(self.context.timeouts))
         return half
@@ -271,17 +270,8 @@ class Server(Link):
         return left
 
     def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
-        """Of one request: its deadline, its credit, its upload."""
+        """Of one request: its credit, its upload."""
         left, stall = inf, times.client_stall
-        if stream.late:
-            left = stream.late - now
-            if left <= 0:
-                who = UPSTREAM if stream.response is None else CLIENT
-                self.context.count("deadline_exceeded")
-                self._end(
-                    stream, DEADLINE, Abort("the client's deadline is over", who, 504, error="http_response_timeout")
-                )
-                return inf
         if stream.queue and stall:
             due = stream.moved + stall - now
             if due <= 0:

@@ -80,7 +80,6 @@ class Stream(Half):
     @ivar credit: bytes that may be sent.
     @ivar listed: the connection knows that something waits for its uncork.
     @ivar moved: when bytes of it were sent last.
-    @ivar late: when the deadline of the request is over, 0.0 = it has none.
     @ivar method: of the request.
     @ivar expect: the interim response 100 is awaited.
     """
@@ -98,7 +97,6 @@ class Stream(Half):
     credit: int
     listed = False
     moved: float
-    late = 0.0
     expect = False
     method: bytes
     connection: Any
@@ -384,11 +382,13 @@ class Ask(Stream, Calling):
     @ivar head: the payload of its REQUEST, until that was written.
     @ivar upgrade: C{request.upgrade}.
     @ivar interims: interim responses so far.
+    @ivar late: when the deadline of the request is over, 0.0 = it has none.
     """
 
     head: bytes
     upgrade: bytes | None
     interims = 0
+    late = 0.0
 
     def ask(self, request: Request, last: bool) -> None:
         connection = self.connection

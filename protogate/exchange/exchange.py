@@ -26,7 +26,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from protogate.body import Limit, Valve
-from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort, Phase
+from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phase, overdue
 from protogate.exchange import date, problem
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
@@ -47,11 +47,14 @@ _routes: Final[set[type]] = set()
 _PROCESS: Final = os.urandom(8).hex()
 _number = count((1 << 63) + int.from_bytes(os.urandom(4), "big"))  # 16 hex digits, for the next few thousand years
 _NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
+_MILLISECONDS = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
 
 NO_ROUTE: Final = Abort("no rule matches", CLIENT, 404, error="destination_not_found", phase=Phase.ROUTING)
 KNOWN: Final = 4096
 """Authorities that are remembered to be proper; all are forgotten when there are more."""
+SLACK: Final = 0.001
+"""Seconds before its end in which a deadline is over: sums of times are not exact."""
 LIMITED: Final = frozenset((b"OPTIONS", b"TRACE"))
 """Methods whose way may be limited by Max-Forwards (RFC 9110, 7.6.2)."""
 NO_TRACE: Final = Abort("TRACE ends here, and is not reflected", CLIENT, 501, error="http_request_denied")
@@ -164,8 +167,10 @@ class Exchange:
         """The first step; what L{protogate.interfaces.IService.handle} returns."""
         request, plan = self.request, self.plan
         request.closed = self.closed
-        if plan.total:
-            self._guard = plan.wheel.after(plan.total, self._expired)
+        if plan.deadlines:
+            self._read_deadline()
+        if plan.total or request.deadline is not None:
+            self._guard = plan.wheel.after(self._patience(), self._expired)
         try:
             self.resolve()
             result = run(plan.pre_request, self) if plan.pre_request else None
@@ -364,10 +369,50 @@ class Exchange:
 
     # -- the guard over all phases
 
+    def _read_deadline(self) -> None:
+        """
+        A deadline that stands in a field, where the listener has one for it; of two the earlier one holds.  It is taken
+        out: what the upstream is to know is what is left when it is asked.
+        """
+        request = self.request
+        name = self.plan.deadlines.get(self.listener)
+        value = None if name is None else request.headers.get(name)
+        if name is None or value is None:
+            return
+        request.headers.remove(name)
+        if not _MILLISECONDS(value):
+            self.plan.count("invalid_deadline")
+            return
+        deadline = self.ledger.head + int(value) / 1000
+        if request.deadline is None or deadline < request.deadline:
+            request.deadline = deadline
+
+    def _patience(self) -> float:
+        """Seconds until the guard says that it is over."""
+        total, deadline = self.plan.total, self.request.deadline
+        if deadline is None:
+            return total
+        left = deadline - self.plan.wheel.now()
+        return min(left, total) if total else left
+
     def _expired(self) -> None:
-        plan = self.plan
+        reason = self._overdue()
+        if self._valve is not None:
+            self._valve.cut(reason)
+        elif self._waiting is not None:
+            self._late = reason
+            self._waiting.cancel()
+
+    def _overdue(self) -> Abort:
+        """Whose patience is over: the client's, or ours."""
+        plan, deadline, ledger = self.plan, self.request.deadline, self.ledger
+        if deadline is not None and deadline <= plan.wheel.now() + SLACK:
+            plan.count("deadline_exceeded")
+            if not ledger.connected or ledger.answered:  # nobody was asked yet, or two parties are at it
+                return overdue(GATEWAY)
+            return overdue(UPSTREAM if ledger.uploaded else CLIENT)
         plan.count("total_timeout")
-        reason = Abort(
+        return Abort(
             f"the whole exchange took more than {plan.total:g} s",
             GATEWAY,
             500,
@@ -375,11 +420,6 @@ class Exchange:
             phase=Phase.TOTAL,
             title="Async-Timeout-Processing",
         )
-        if self._valve is not None:
-            self._valve.cut(reason)
-        elif self._waiting is not None:
-            self._late = reason
-            self._waiting.cancel()
 
     def _watch(self, response: Response) -> None:
         """The guard goes on while the response flows; not over a tunnel, which has no end of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from protogate.exchange.forwarding import Forwarding
@@ -27,6 +27,7 @@ class Plan:
     @ivar rewrite: the request target that a Target is to be sent.
     @ivar clusters: upstreams by name.
     @ivar total: seconds that a whole exchange may take; 0 = off.
+    @ivar deadlines: by listener: the field in which its clients say how many milliseconds they wait.
     @ivar body: bytes that a request body may have; 0 = off.
     @ivar record: called once per exchange, when it is over and its POST_RESPONSE modules have run.
     """
@@ -41,6 +42,7 @@ class Plan:
     record: Callable[[Exchange], None]
     count: Callable[[str], None]
     total: float = 0.0
+    deadlines: Mapping[str, bytes] = field(default_factory=dict)
     body: int = 0
     reject: bool = False
     """pathPolicy: reject."""

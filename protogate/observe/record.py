@@ -79,6 +79,8 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
         request.malformed is not None,
         exchange.noted,
     )
+    if request.deadline is not None:
+        made.deadline = _ms(request.deadline - ledger.head)
     if reason is not None:
         _explain(made, reason)
     return made

@@ -89,3 +89,5 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """The phase that failed, or whose clock ran out; the names are those of C{gateway.timeouts}."""
     proxy_error: str = ""
     """Error type of C{Proxy-Status} (RFC 9209)."""
+    deadline: float = NOTHING
+    """Milliseconds that the client would wait, counted from C{time}."""

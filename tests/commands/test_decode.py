@@ -105,7 +105,7 @@ HELLO = (
 )
 ORDER = (
     "REQUEST stream 1: POST /1001/order.create, service 1001, authority 1001, secure, deadline 1500 ms, length 5\n"
-    "    a: \\xe9\n    content-type: text/plain; charset=utf-8\n    x-deadline-ms: 1500"
+    "    a: \\xe9\n    content-type: text/plain; charset=utf-8"
 )
 
 

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from protogate.body import Body, Whole
-from protogate.errors import CLIENT, CLIENT_GONE, UPSTREAM, Abort, Phase
+from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phase, Who
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
 from protogate.exchange.plan import Plan
@@ -94,6 +94,7 @@ class World:
         self.route: Any = Route()
         self.answer: Any = Response(200, [(b"x-a", b"1")])
         self.total = 0.0
+        self.deadlines: dict[str, bytes] = {}
         self.body = 0
         self.reject = False
         self.stages = stages
@@ -122,6 +123,7 @@ class World:
             record=self.records.append,
             count=self.counted.append,
             total=self.total,
+            deadlines=self.deadlines,
             body=self.body,
             reject=self.reject,
             **steps,  # type: ignore[arg-type]
@@ -531,6 +533,129 @@ def test_ids_and_traces() -> None:
     assert world.exchange.id != first
     assert world.exchange.gateway.zone == "PRO"
     assert world.exchange.noted is None
+
+
+def due(world: World, seconds: float, **more: Any) -> Request:
+    """A request whose client waits for so many seconds."""
+    request = world.request(**more)
+    request.deadline = world.clock.seconds() + seconds
+    return request
+
+
+def test_the_deadline_of_a_client_ends_what_waits_with_504() -> None:
+    world = World(**ALL)
+    given_up: list[Any] = []
+    world.answer = lambda: Deferred(given_up.append)
+    world.begin(due(world, 2.0))
+    world.clock.advance(1.9)
+    assert world.ends == []
+    world.clock.advance(0.2)
+    (response,) = world.ends
+    assert (response.status, len(given_up)) == (504, 1)
+    assert problem(response)["detail"] == "deadline exceeded"
+    assert response.headers.get(b"proxy-status") == b'edge; error=http_response_timeout; details="gateway deadline"'
+    assert world.counted == ["deadline_exceeded"]
+    world.exchange.closed(None)
+    assert seen(world) == ["pre_request", "pre_upstream", "error", "pre_response", "post_response"]
+    assert len(world.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("marks", "who"),
+    [
+        ({}, GATEWAY),
+        ({"connected": 1.0, "uploaded": 1.0}, UPSTREAM),
+        ({"connected": 1.0}, CLIENT),
+        ({"connected": 1.0, "uploaded": 1.0, "answered": 1.0}, GATEWAY),
+    ],
+)
+def test_a_deadline_names_who_was_waited_for(marks: dict[str, float], who: Who) -> None:
+    world = World()
+    world.answer = Deferred
+    world.begin(due(world, 2.0))
+    for mark, at in marks.items():
+        setattr(world.exchange.ledger, mark, at)
+    world.clock.advance(2.1)
+    reason = world.exchange.reason
+    assert reason is not None
+    assert (reason.who, reason.phase, reason.status) == (who, Phase.DEADLINE, 504)
+
+
+@pytest.mark.parametrize(("total", "deadline", "status"), [(3.0, 2.0, 504), (2.0, 3.0, 500), (2.0, 2.0, 504)])
+def test_of_total_and_deadline_the_earlier_one_holds(total: float, deadline: float, status: int) -> None:
+    world = World()
+    world.total = total
+    world.answer = Deferred
+    world.begin(due(world, deadline))
+    world.clock.advance(1.9)
+    assert world.ends == []
+    world.clock.advance(0.2)
+    assert world.ends[0].status == status
+
+
+def test_a_deadline_that_is_over_already_ends_what_waits() -> None:
+    world = World()
+    world.answer = Deferred
+    world.begin(due(world, -1.0))
+    world.clock.advance(0.1)
+    assert world.ends[0].status == 504
+
+
+def test_a_deadline_cuts_a_response_under_way_but_no_tunnel() -> None:
+    world = World()
+    body = Body(Source())
+    world.answer = Response(200, body=body)
+    sink = Sink(world.begin(due(world, 2.0)).body)
+    body.write(b"some")
+    world.clock.advance(2.1)
+    assert sink.data == b"some"
+    assert sink.end is not None
+    assert (sink.end[1].phase, sink.end[1].status) == (Phase.DEADLINE, 504)
+    world.exchange.closed(sink.end[1])
+    tunnel = Body(Source())
+    world.answer = Response(101, body=tunnel)
+    assert world.begin(due(world, 2.0, upgrade=b"websocket")).body is tunnel
+    world.clock.advance(3)
+    assert world.counted == ["deadline_exceeded"]
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "deadline"),
+    [
+        (b"1500", None, 1.5),
+        (b"1500", 9.0, 1.5),
+        (b"1500", 1.0, 1.0),
+        (b"9999999999", None, 9999999.999),
+        (b"0", None, None),
+        (b"-1", 9.0, 9.0),
+        (b"1.5", None, None),
+        (b"10000000000", None, None),
+        ("１".encode(), None, None),
+    ],
+)
+def test_a_deadline_in_a_field_of_the_listener_is_taken_out(
+    value: bytes, before: float | None, deadline: float | None
+) -> None:
+    world = World()
+    world.deadlines = {"web": b"x-wait"}
+    request = world.request(headers=[(b"a", b"1"), (b"x-wait", value)])
+    request.deadline = before
+    world.begin(request)
+    assert request.headers.get(b"x-wait") is None
+    assert request.deadline == (None if deadline is None else pytest.approx(deadline))
+    assert world.counted == ["invalid_deadline"] * (value not in (b"1500", b"9999999999"))
+
+
+def test_a_field_of_another_listener_is_no_deadline() -> None:
+    world = World()
+    world.deadlines = {"other": b"x-wait"}
+    request = world.request(headers=[(b"x-wait", b"1500")])
+    world.begin(request)
+    assert (request.headers.get(b"x-wait"), request.deadline) == (b"1500", None)
+    world.deadlines = {"web": b"x-wait"}
+    bare = world.request()
+    world.begin(bare)
+    assert bare.deadline is None
 
 
 @pytest.mark.interpreted(reason="has a weak reference to a compiled Exchange")

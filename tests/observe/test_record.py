@@ -115,6 +115,14 @@ def test_a_plain_exchange_is_told_whole() -> None:
     }
 
 
+def test_the_deadline_of_a_client_is_told_from_its_head() -> None:
+    made = exchange(ledger=marks(first=9.0, head=10.0, end=10.5))
+    made.request.deadline = 12.5
+    assert line(record(made))["deadline"] == 2500.0
+    made.request.deadline = None
+    assert "deadline" not in line(record(made))
+
+
 def test_no_secret_is_in_it() -> None:
     secrets = [
         (b"authorization", b"Bearer s3cret"),

@@ -139,7 +139,6 @@ function readRequest(payload) {
   if (!(form & 2)) head.authority = head.authority || head.service;
   head.fields = readPairs(from, count);
   content(head, serialization, compression);
-  if (deadline) head.fields.push(['x-deadline-ms', String(deadline)]);
   return head;
 }
 

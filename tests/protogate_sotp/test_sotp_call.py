@@ -90,7 +90,8 @@ async def test_metadata_and_deadline_are_sent_and_the_head_is_printed(server: Se
     status, text = await server.call("/orders/list", *arguments)
     assert (status, text) == (0, "SOTP/1 status 0 OK, HTTP 201\na: 1\nx-sent: {}\n\nx\n\nx-sum: 7\n")
     (request,) = server.app.requests
-    assert dict(request.headers) == {b"content-type": b"application/json", b"x-deadline-ms": b"2500"}
+    assert dict(request.headers) == {b"content-type": b"application/json"}
+    assert request.deadline == pytest.approx(request.ledger.head + 2.5)
     assert request.authority == b"a.test"
 
 

@@ -222,36 +222,40 @@ def test_content_types_become_numbers_and_come_back():
     end.close()
 
 
+def due(end, seconds):
+    """A request that has so many seconds left."""
+    request = Request(b"POST", b"/7/x")
+    request.deadline = end.clock.seconds() + seconds
+    return request
+
+
 def test_the_deadline_that_is_passed_on_is_what_is_left_of_it():
     end = greeted("client")
-    request = Request(b"POST", b"/7/x", [(b"x-deadline-ms", b"2000")])
-    request.ledger = Ledger(end.clock.seconds())
+    request = due(end, 2)
     end.advance(0.5)
     end.send(request)
     assert asked(end).deadline == 1500
     end.close()
 
 
-def test_a_deadline_that_is_none_is_a_field():
+@pytest.mark.parametrize(("seconds", "said"), [(-5, 1), (0, 1), (0.0004, 1), (9999999, 0xFFFFFFFF)])
+def test_a_deadline_is_never_said_to_be_none_nor_more_than_there_is_room_for(seconds, said):
     end = greeted("client")
-    for value in (b"soon", b"0", b"-1", b"99999999999"):
-        end.call(headers=[(b"x-deadline-ms", value)])
-        made = asked(end)
-        assert (made.deadline, made.fields) == (0, [(b"x-deadline-ms", value)])
-    end.call(headers=[(b"x-deadline-ms", b"9999999999")])
-    assert asked(end).deadline == 0xFFFFFFFF
+    end.send(due(end, seconds))
+    assert asked(end).deadline == said
     end.close()
 
 
 def test_a_deadline_ends_a_request():
     end = greeted("client")
-    end.call(headers=[(b"x-deadline-ms", b"1000")])
+    end.send(due(end, 1))
     end.said  # noqa: B018
     end.advance(1.1)
     (error,) = end.errors
-    assert (error.status, error.who) == (504, UPSTREAM)
+    assert (error.status, error.who, error.phase) == (504, UPSTREAM, Phase.DEADLINE)
     kind, _, _, payload = one(end.said)
     assert (kind, cancelled(payload)[0]) == (CANCEL, DEADLINE)
+    assert end.counted == ["deadline_exceeded"]
     end.close()
 
 

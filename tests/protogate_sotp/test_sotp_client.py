@@ -102,7 +102,8 @@ def test_a_request_is_answered(world):
     assert reply.fields == [(b"x-a", b"1")]
     (request,) = world.app.requests
     assert request.service == "1001"
-    assert request.headers == [(b"x-c", b"3"), (b"content-type", b"application/json"), (b"x-deadline-ms", b"2000")]
+    assert request.headers == [(b"x-c", b"3"), (b"content-type", b"application/json")]
+    assert request.deadline == pytest.approx(world.reactor.clock.seconds() + 2, abs=0.1)
     assert world.client.connected
 
 

@@ -10,7 +10,7 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred
 
 from protogate.context import Limits
-from protogate.errors import CLIENT, Phase
+from protogate.errors import CLIENT, UPSTREAM, Phase, overdue
 from protogate.message import Headers, Request, Response, peer_at
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import ok, read_then
@@ -51,8 +51,8 @@ def kinds(said):
 
 def head(**named):
     """A REQUEST."""
-    headers = named.pop("headers", ())
-    return write_request(Request(b"POST", b"/7/x", headers, **named), 3, lambda event: None)[0]
+    headers, wait = named.pop("headers", ()), named.pop("wait", 0)
+    return write_request(Request(b"POST", b"/7/x", headers, **named), 3, lambda event: None, wait)
 
 
 def waiting(request):
@@ -166,7 +166,7 @@ def test_the_answer_to_head_says_how_long_it_would_be():
     for headers, body, length in (((), Giver([b"five!"], 5).body, 5), ([(b"content-length", b"9")], None, 9)):
         end = greeted()
         end.app.answer = lambda request, headers=headers, body=body: Response(200, Headers(headers), body)
-        payload = write_request(Request(b"HEAD", b"/", authority=b"a"), 3, lambda event: None)[0]
+        payload = write_request(Request(b"HEAD", b"/", authority=b"a"), 3, lambda event: None)
         end.order(payload=payload)
         ((_, flags, _, payload),) = end.said
         assert (flags, read_response(payload).length) == (END, length)
@@ -549,39 +549,34 @@ def test_a_body_that_grows_over_the_limit_is_broken():
 # -- deadlines
 
 
-def test_a_deadline_is_a_field_and_a_clock():
+def test_a_deadline_is_counted_from_its_head_and_left_to_the_service():
     end = greeted()
     gone = []
     end.app.answer = lambda request: Deferred(gone.append)
-    end.order(payload=head(headers=[(b"x-deadline-ms", b"1500")]))
-    assert end.app.requests[0].headers == [(b"x-deadline-ms", b"1500")]
-    end.advance(1.4)
-    assert end.said == []
-    end.advance(0.2)
-    ((kind, _, _, payload),) = end.said
-    assert (kind, cancelled(payload)) == (CANCEL, (DEADLINE, "the client's deadline is over"))
-    assert len(gone) == 1
-    assert end.app.closes[0][0].status == 504
-    assert end.counted == ["deadline_exceeded"]
+    end.order(payload=head(wait=1500))
+    (request,) = end.app.requests
+    assert (request.headers, request.deadline) == ([], end.clock.seconds() + 1.5)
+    end.advance(1.6)
+    assert (end.said, gone) == ([], [])
     end.close()
 
 
-def test_a_deadline_holds_for_the_answer_too():
+def test_a_request_without_a_deadline_has_none():
+    end = greeted()
+    end.order(payload=head())
+    assert end.app.requests[0].deadline is None
+    end.close()
+
+
+def test_an_answer_that_a_deadline_breaks_off_says_so():
     end = greeted()
     giver = Giver([b"some"], close=False)
     end.app.answer = lambda request: Response(200, [], giver.body)
-    end.order(payload=head(headers=[(b"x-deadline-ms", b"1000")]))
-    end.advance(1.1)
-    assert kinds(end.said) == ["RESPONSE", "DATA", "CANCEL"]
-    assert giver.stopped
-    assert end.app.closes[0][0].who == CLIENT
-    end.close()
-
-
-def test_the_field_of_deadlines_has_the_name_that_was_set():
-    end = greeted(settings=Settings(deadline=b"x-wait"))
-    end.order(payload=head(headers=[(b"x-deadline-ms", b"1500")]))
-    assert end.app.requests[0].headers == [(b"x-wait", b"1500")]
+    end.order(payload=head(wait=1000))
+    giver.body.abort(overdue(UPSTREAM))
+    said = end.said
+    assert kinds(said) == ["RESPONSE", "DATA", "CANCEL"]
+    assert cancelled(said[-1][3]) == (DEADLINE, "deadline exceeded")
     end.close()
 
 

@@ -64,7 +64,7 @@ def test_a_request_is_read_and_written_as_its_vector_says(each):
     } == {key: value for key, value in each.items() if key not in ("name", "hex")}
     body = None if made.length is None else Whole(b"x" * made.length)
     request = Request(made.method, made.target, made.fields, body, made.authority, made.scheme, made.upgrade)
-    assert write_request(request, ALL, uncounted) == (data, made.deadline)
+    assert write_request(request, ALL, uncounted, made.deadline) == data
 
 
 @named("bad requests")
@@ -202,7 +202,7 @@ def test_the_conversation_of_the_page_is_one():
         [(b"content-type", b"text/plain; charset=utf-8")],
         5,
     )
-    assert (two.target, two.headers) == (b"/orders/list", [(b"x-deadline-ms", b"1500")])
+    assert (two.target, two.headers, two.deadline) == (b"/orders/list", [], end.clock.seconds() + 1.5)
     held.callback(Response(200, [(b"a", b"1"), (b"content-type", b"application/json")], Giver([b"{}"], 2).body))
     assert end.wire.take().hex() == said["S"].hex()
     end.close()
