@@ -77,12 +77,20 @@ class Peer:
     @ivar port: 0 where there is none.
     @ivar tls: whether the connection is encrypted.
     @ivar session: what was negotiated then, where that is known, and the peer's certificate; else None.
+    @ivar here: address and port of ours that it has connected to; None where that is not known, or a UNIX socket.
     """
 
-    __slots__ = ("ip", "port", "session", "tls")
+    __slots__ = ("here", "ip", "port", "session", "tls")
 
-    def __init__(self, ip: str = "", port: int = 0, tls: bool = False, session: Session | None = None) -> None:
-        self.ip, self.port, self.tls, self.session = ip, port, tls, session
+    def __init__(
+        self,
+        ip: str = "",
+        port: int = 0,
+        tls: bool = False,
+        session: Session | None = None,
+        here: tuple[str, int] | None = None,
+    ) -> None:
+        self.ip, self.port, self.tls, self.session, self.here = ip, port, tls, session, here
 
 
 NOBODY: Final = Peer()
@@ -96,7 +104,13 @@ def peer_of(transport: Any) -> Peer:
     transport's C{peer}.
     """
     known = getattr(transport, "peer", None)
-    return known if isinstance(known, Peer) else peer_at(transport.getPeer(), ISSLTransport.providedBy(transport))
+    if isinstance(known, Peer):
+        return known
+    peer, host = peer_at(transport.getPeer(), ISSLTransport.providedBy(transport)), transport.getHost()
+    where = getattr(host, "host", None)
+    if isinstance(where, str):
+        peer.here = where, host.port
+    return peer
 
 
 def peer_at(address: Any, tls: bool = False, session: Session | None = None) -> Peer:

@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("config.address",),
     ("body", "config.model", "config.faults", "plugins", "release"),
     ("tls",),
+    ("proxyprotocol",),
     ("halves", "connection", "expression"),
     ("exchange",),
     ("observe",),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from protogate.config import address, units
-from protogate.config.model import Target, Upstream
+from protogate.config.model import ProxyProtocol, Target, Upstream
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -20,6 +20,7 @@ LEAST: Final = 128
 """Bytes that a limit must allow: below it every request would be refused."""
 
 _UPSTREAM_KEYS: Final = frozenset(Upstream.__struct_encode_fields__)
+_PROXY_KEYS: Final = frozenset(ProxyProtocol.__struct_encode_fields__)
 _TARGET_KEYS: Final = frozenset(Target.__struct_encode_fields__)
 
 Path = tuple[str | int, ...]
@@ -67,9 +68,20 @@ def _listeners(value: dict[str, Any], faults: Faults) -> None:
                     message = f"{shown(name)} is given twice"
                     faults.append(ConfigError(message, ("listeners", index, "protocols", place)))
         _beside(item, ("listeners", index), seen, faults)
+        _proxies(item, ("listeners", index, "proxyProtocol"), faults)
     admin = value.get("admin")
     if isinstance(admin, dict):
         _beside(admin, ("admin",), seen, faults)
+
+
+def _proxies(item: dict[str, Any], path: Path, faults: Faults) -> None:
+    """Whether anybody may speak the PROXY protocol where it is spoken."""
+    given, text = item.get("proxyProtocol"), item.get("address")
+    if not isinstance(given, dict) or given.get("trusted", []) != [] or not isinstance(text, str):
+        return
+    if not set(given) - _PROXY_KEYS and not text.startswith("unix:"):
+        message = "nobody is trusted here: write the networks of your proxies, e.g. 10.0.0.0/8"
+        faults.append(ConfigError(message, (*path, "trusted") if "trusted" in given else path))
 
 
 def _beside(item: dict[str, Any], path: Path, seen: Seen, faults: Faults) -> None:

@@ -45,6 +45,7 @@ Network = Annotated[str, Meta(extra={"check": "network"})]
 HostPattern = Annotated[str, Meta(extra={"check": "host"})]
 Url = Annotated[str, Meta(extra={"check": "url"})]
 Resolvable = Annotated[str, Meta(extra={"check": "name"})]
+FieldName = Annotated[str, Meta(extra={"check": "field"})]
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
@@ -193,6 +194,15 @@ class ListenerTls(Model, frozen=True, kw_only=True):
     """Ciphers of TLS 1.2 in OpenSSL's words; empty = those that are forward secret and authenticated."""
 
 
+class ProxyProtocol(Model, frozen=True, kw_only=True):
+    """The PROXY protocol: proxies in front that say at the start of each connection whose it is."""
+
+    trusted: tuple[Network, ...] = ()
+    """CIDRs of those proxies; whoever comes through a UNIX socket is one, too."""
+    mode: Literal["optional", "required"] = "required"
+    """Required: who is not one of them, or does not say it, is closed; optional: both are taken for clients."""
+
+
 class Listener(Model, frozen=True, kw_only=True):
     """Where clients come in."""
 
@@ -204,6 +214,10 @@ class Listener(Model, frozen=True, kw_only=True):
     """Codecs, best first; told apart by ALPN or by the first bytes."""
     tls: ListenerTls | None = None
     """Certificates; without it there is no TLS."""
+    deadline_header: FieldName = ""
+    """Field in which clients say how many milliseconds they will wait; empty = none is read."""
+    proxy_protocol: ProxyProtocol | None = None
+    """Whose word on where a connection comes from is believed; without it nobody's."""
 
 
 class Endpoint(Model, frozen=True, kw_only=True):
@@ -273,6 +287,10 @@ class Upstream(Model, frozen=True, kw_only=True):
     """How a server is picked: smooth weighted round-robin."""
     host: Literal["preserve", "endpoint"] = "preserve"
     """What the upstream sees as its host: what the client asked for, or the endpoint's own name."""
+    deadline_header: FieldName = ""
+    """Field that tells it how many milliseconds are left of the client's deadline; empty = none does."""
+    proxy_protocol: Literal["off", "v1", "v2"] = "off"
+    """Version of the PROXY protocol that tells endpoints who the client is; no connection serves two clients then."""
     tls: UpstreamTls = field(default_factory=UpstreamTls)
     """For endpoints with TLS."""
     pool: PoolSettings = field(default_factory=PoolSettings)

@@ -5,6 +5,7 @@ Rules
 - One L{Listener} owns one address.  Its connections share one L{Context}, which a reload may change under them.
 - With one protocol its codec gets the connection at once.  With several, the first bytes decide (L{Sniffer}): nothing
   of the connection is lost, and a client that says nothing is not waited for longer than for a request head.
+- Who comes from a proxy that tells whose connection it is tells that first (L{Announced}), whatever follows.
 - With TLS a L{Door} comes before that: a handshake, and ALPN says which codec it is; a client that knows no ALPN is
   told by its first bytes, as without TLS.  Who speaks without TLS is refused in the words of the protocol he speaks.
 - One connection over the limit is closed at once, before anything of it is read.
@@ -24,11 +25,13 @@ from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer
 
 from protogate.context import Context
+from protogate.downstream.proxies import Proxies
 from protogate.downstream.refusing import Refusing
 from protogate.errors import Phase
 from protogate.interfaces import IConnection, IService, IStreamCodec
-from protogate.message import peer_at
+from protogate.message import NOBODY, Peer, peer_at, peer_of
 from protogate.observe.events import Limited
+from protogate.proxyprotocol import Malformed, Reader
 from protogate.tls import layer
 from protogate.tls.layer import Bare, Layer, Trouble
 from protogate.tls.server import Server
@@ -51,6 +54,7 @@ class Listener(Factory):
     The server side of one address.
 
     @ivar tls: what is offered over TLS; None = there is none.
+    @ivar proxies: who may tell by the PROXY protocol whose a connection is; None = nobody.
     @ivar connections: the connections now open.
     """
 
@@ -59,9 +63,10 @@ class Listener(Factory):
     def __init__(self, name: str, codecs: Sequence[IStreamCodec], service: IService, context: Context) -> None:
         self.name, self.codecs, self.service, self.context = name, list(codecs), service, context
         self.tls: Server | None = None
+        self.proxies: Proxies | None = None
         self.connections: set[IConnection] = set()
         self.draining = False
-        self.complain = Limited(_log.warn)
+        self.complain, self.distrust = Limited(_log.warn), Limited(_log.warn)
         self._empty: list[Deferred[None]] = []
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:  # type: ignore[override]
@@ -71,8 +76,25 @@ class Listener(Factory):
             return None
         if self.draining:
             return None
+        proxies = self.proxies
+        announced = proxies is not None and proxies.trusts(addr)
+        if not announced and proxies is not None and proxies.required:
+            self.context.count("proxy_untrusted")
+            self.distrusted(peer_at(addr), "it is not trusted")
+            return None
         self.context.count("connections_accepted")
+        if announced:
+            return Announced(self) if self.tls is None else AnnouncedDoor(self, self.tls)
         return self.speaker() if self.tls is None else Door(self, self.tls)
+
+    def distrusted(self, peer: Peer, why: str) -> None:
+        """Tell of a connection that was closed because of its PROXY header."""
+        self.distrust(
+            "listener {name}: no PROXY header is taken from {peer}: {why} ({suppressed} more like it were not logged)",
+            name=self.name,
+            peer=peer.ip or "a UNIX socket",
+            why=why,
+        )
 
     def speaker(self, alpn: bytes | None = None) -> IProtocol:
         """
@@ -144,8 +166,10 @@ class Sniffer(Bare):
 
     def connectionMade(self) -> None:
         """Twisted."""
-        context = self._listener.context
-        if context.timeouts.client_header:
+        context, codecs = self._listener.context, self._listener.codecs
+        if len(codecs) == 1:
+            self._choose(codecs[0])
+        elif context.timeouts.client_header:
             self._timer = context.wheel.after(context.timeouts.client_header, self._silent)
 
     def dataReceived(self, data: bytes) -> None:
@@ -179,7 +203,8 @@ class Sniffer(Bare):
         self._finish()
         if self._listener.draining:
             inner.drain()
-        inner.dataReceived(prefix)
+        if prefix:
+            inner.dataReceived(prefix)
 
     readConnectionLost: Callable[[], None]
     writeConnectionLost: Callable[[], None]
@@ -239,7 +264,7 @@ class Door(Sniffer):
         super().__init__(listener)
         self._tls = tls
         self._layer: Layer | None = None
-        self._peer: IAddress | None = None
+        self._peer = NOBODY
 
     def connectionMade(self) -> None:
         """Twisted."""
@@ -256,8 +281,8 @@ class Door(Sniffer):
                 self._service = Refusing(self._listener.service)
             super().dataReceived(data)
             return
-        self._peer = self.transport.getPeer()
-        self._layer = layer.serve(self, self._tls, self, data)
+        self._peer = peer_of(self.transport)
+        self._layer = layer.serve(self, self._tls, self, data, self._listener.context.wheel)
 
     # -- layer.Starter
 
@@ -271,7 +296,8 @@ class Door(Sniffer):
             count("tls_resumed")
         if not session.known:
             count("tls_name_unknown")
-        transport.peer = peer_at(self._peer, True, session)
+        peer = self._peer
+        transport.peer = Peer(peer.ip, peer.port, True, session, peer.here)
         self._inner = listener.speaker(session.alpn)
         return cast("IProtocol", self._inner)
 
@@ -290,7 +316,7 @@ class Door(Sniffer):
         listener.complain(
             "listener {name}: TLS handshake with {peer} failed: {why} ({suppressed} more like it were not logged)",
             name=listener.name,
-            peer=peer_at(self._peer).ip,
+            peer=self._peer.ip,
             why=trouble.text,
         )
         self._finish()
@@ -316,3 +342,61 @@ class Door(Sniffer):
             self._done()
             self._layer.give_up()
             self._finish()
+
+
+class Announced(Sniffer):
+    """
+    A connection from a proxy, up to the end of the header that tells whose it is; then what comes next in the bases.
+
+    What was told is the transport's C{peer} (L{peer_of}).  A header that is wrong, missing or late costs the
+    connection: nobody is there to be answered.  Where it is optional and there is none, all goes on without.
+    """
+
+    def connectionMade(self) -> None:
+        """Twisted."""
+        self._reader: Reader | None = Reader()
+        context = self._listener.context
+        if context.timeouts.client_header:
+            self._timer = context.wheel.after(context.timeouts.client_header, self._unannounced)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Twisted."""
+        if self._reader is None:
+            super().dataReceived(data)
+            return
+        listener, transport = self._listener, cast("Any", self.transport)
+        try:
+            header = self._reader.feed(data)
+        except Malformed as error:
+            listener.context.count("proxy_header_invalid")
+            self._refuse(str(error))
+            return
+        if header is None:
+            return
+        if header.found:
+            listener.context.count("proxy_headers")
+        elif listener.proxies is not None and listener.proxies.required:
+            listener.context.count("proxy_header_missing")
+            self._refuse("there is none")
+            return
+        self._reader = None
+        self._done()
+        if header.peer is not None:
+            transport.peer = header.peer
+        super().connectionMade()
+        if listener.draining:
+            self.drain()
+        if header.rest:
+            self.dataReceived(header.rest)
+
+    def _refuse(self, why: str) -> None:
+        self._listener.distrusted(peer_of(self.transport), why)
+        self.abort()
+
+    def _unannounced(self) -> None:
+        self._listener.context.count("proxy_header_timeout")
+        self.abort()
+
+
+class AnnouncedDoor(Announced, Door):
+    """The same before TLS."""

@@ -29,6 +29,7 @@ from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
 from protogate.context import Context
 from protogate.downstream.listener import Listener
+from protogate.downstream.proxies import Proxies
 from protogate.errors import ConfigError
 from protogate.interfaces import IStreamCodec
 from protogate.observe.counters import Counters
@@ -140,6 +141,7 @@ class Ports:
             listener.name = one.front.name = entry.name
             listener.codecs = [codecs[name] for name in entry.protocols]
             listener.tls = tls.get(entry.name)
+            listener.proxies = None if entry.proxy_protocol is None else Proxies(entry.proxy_protocol)
             context = listener.context
             context.limits, context.timeouts = limits, timeouts
             context.count = counters.scope("listener", entry.name).count

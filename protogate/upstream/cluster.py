@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from random import Random, SystemRandom
 
 from twisted.internet.defer import Deferred, DeferredList, fail
@@ -20,11 +21,13 @@ from twisted.python.failure import Failure
 from zope.interface import classImplements
 
 from protogate.config import model
+from protogate.config.field import field_name
 from protogate.context import Context, Timeouts, uncounted
 from protogate.errors import Abort
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IService, IStreamCodec
 from protogate.message import Request, Response
+from protogate.proxyprotocol import encode
 from protogate.routing.balance import Smooth
 from protogate.tls.client import Client
 from protogate.upstream.connector import Connector, Trust
@@ -72,8 +75,9 @@ class Cluster:
         source: Source | None = None,
         rename: bool = False,
         tls: Client | None = None,
+        proxy: str = "off",
     ) -> None:
-        self.name = name
+        self.name, self._proxy = name, proxy
         self.trust = Trust(tls)
         self._means, self._codec, self._context, self._settings = means, codec, context, pool
         self._rename = rename
@@ -103,7 +107,9 @@ class Cluster:
         """
         places, source = layout(config)
         context = Context(means.wheel, gateway.limits.frozen(), merged(config, gateway), means.count)
-        return cls(config.name, means, codec, context, config.pool, places, source, config.host == "endpoint", tls)
+        context.deadline = field_name(config.deadline_header)
+        rename = config.host == "endpoint"
+        return cls(config.name, means, codec, context, config.pool, places, source, rename, tls, config.proxy_protocol)
 
     @classmethod
     def unnamed(
@@ -132,14 +138,15 @@ class Cluster:
         @param config: None for an unnamed upstream, of which only the gateway's clocks and limits can change.
         @raise ConfigFaults: as L{named}; nothing was changed then.
         """
-        context = self._context
+        context, proxy = self._context, self._proxy
         if config is None:
             context.limits, context.timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
         else:
             places, source = layout(config)
             context.limits, context.timeouts = gateway.limits.frozen(), merged(config, gateway)
+            context.deadline = field_name(config.deadline_header)
             self._fixed, self._settings = places, config.pool
-            self._rename = config.host == "endpoint"
+            self._rename, proxy = config.host == "endpoint", config.proxy_protocol
             discovery = self._discovery
             if (None if discovery is None else discovery.source) != source:
                 if discovery is not None:
@@ -149,8 +156,8 @@ class Cluster:
                 self.start()
         if tls != self.trust.client:
             self.trust.client = tls
-        if codec is not self._codec:
-            self._codec = codec
+        if codec is not self._codec or proxy != self._proxy:
+            self._codec, self._proxy = codec, proxy
             old, self._endpoints = self._endpoints, {}
             self._arrange()
             self._leave(old.values())
@@ -292,7 +299,8 @@ class Cluster:
         connector = Connector(
             means.reactor, means.resolver, self._codec, self._context, each.host, each.port, trust, each.identity
         )
-        return Pool(connector, self._context, self._settings, each.address)
+        announce = None if self._proxy == "off" else partial(encode, self._proxy)
+        return Pool(connector, self._context, self._settings, each.address, announce)
 
     def _leave(self, endpoints: Iterable[Endpoint]) -> None:
         """These get no new request; who waits for them is sent elsewhere."""

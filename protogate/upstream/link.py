@@ -23,12 +23,14 @@ class Link:
     @ivar uses: requests it was given.
     @ivar replaced: whether it is being closed to make room for another one.
     @ivar since: when it was last seen to become idle, seconds on the wheel's clock.
+    @ivar preface: what is sent on it before anything else; it serves only requests that want the same.
     """
 
-    __slots__ = ("connect", "connection", "dns", "gate", "pool", "replaced", "since", "tls", "uses")
+    __slots__ = ("connect", "connection", "dns", "gate", "pool", "preface", "replaced", "since", "tls", "uses")
 
     def __init__(self, pool: Pool, gate: Gate | None) -> None:
         self.pool, self.gate = pool, gate
+        self.preface = b"" if gate is None else gate.preface
         self.connection: IClientConnection | None = None
         self.dns = self.connect = self.tls = self.since = 0.0
         self.uses = 0
@@ -51,12 +53,22 @@ class Gate(Deferred[Link]):
 
     @ivar at: when the queue clock runs out, seconds on the wheel's clock.
     @ivar link: the attempt that is made for this request alone, or None.
+    @ivar preface: see L{Link}.
     """
 
-    def __init__(self, pool: Pool, request: Request, at: float) -> None:
+    def __init__(self, pool: Pool, request: Request, at: float, preface: bytes = b"") -> None:
         super().__init__(pool._cancelled)
-        self.request, self.at = request, at
+        self.request, self.at, self.preface = request, at, preface
         self.link: Link | None = None
+
+
+def tell(request: Request, name: bytes, now: float) -> None:
+    """Have a field say how many milliseconds are left of a request's deadline, and nobody else say it."""
+    deadline = request.deadline
+    if deadline is None:
+        request.headers.remove(name)
+    else:
+        request.headers.set(name, b"%d" % max(round((deadline - now) * 1000), 1))
 
 
 def note(request: Request, link: Link) -> None:

@@ -11,6 +11,8 @@ Rules
 - A failed attempt fails one waiting request, or all when nothing else is up or coming.
 - The queue clock runs for requests that wait for others to finish.  One for which a connection is being made waits for
   that attempt, which has clocks of its own and names the true cause when it fails.
+- With C{announce} a connection belongs to who is told at its start: it is made for one request, and used again only for
+  those of the same client.  Nobody waits for another one's connection; who finds no room has the longest idle closed.
 - One timer for the queue, one for idle connections; neither is on the wheel after the pool has drained.
 """
 
@@ -33,8 +35,8 @@ from protogate.config.model import PoolSettings
 from protogate.context import Context
 from protogate.errors import ALWAYS, GATEWAY, Abort, Phase
 from protogate.interfaces import IClientConnection, IService
-from protogate.message import Request, Response
-from protogate.upstream.link import Gate, Link, note
+from protogate.message import Peer, Request, Response
+from protogate.upstream.link import Gate, Link, note, tell
 from protogate.upstream.refusal import full, gone, queued
 
 _log = Logger()
@@ -42,11 +44,12 @@ _log = Logger()
 
 @mypyc_attr(native_class=False)
 class Times(Protocol):
-    """Where an attempt notes how long its phases took: seconds, 0.0 = did not happen."""
+    """Where an attempt notes how long its phases took (seconds, 0.0 = did not happen), and what it is to send first."""
 
     dns: float
     connect: float
     tls: float
+    preface: bytes
 
 
 @mypyc_attr(native_class=False)
@@ -82,12 +85,19 @@ class Pool:
     @param connector: makes connections.
     @param context: clocks; C{timeouts.queue} is read for each request that waits.
     @param name: of the endpoint, for people, e.g. C{10.0.0.11:8080}.
+    @param announce: what a connection for that client begins with, before anything of a protocol; None = with nothing.
     @ivar settings: limits now in force; may be replaced at any time.
     """
 
     def __init__(
-        self, connector: Connect, context: Context, settings: PoolSettings | None = None, name: str = "the endpoint"
+        self,
+        connector: Connect,
+        context: Context,
+        settings: PoolSettings | None = None,
+        name: str = "the endpoint",
+        announce: Callable[[Peer], bytes] | None = None,
     ) -> None:
+        self._announce = announce
         self._connector, self._context, self._wheel, self.name = connector, context, context.wheel, name
         self.settings = PoolSettings() if settings is None else settings
         self._links: dict[Link, None] = {}
@@ -96,6 +106,7 @@ class Pool:
         self._own = 0  # attempts of them that are made for one request alone
         self._waiting: OrderedDict[Gate, None] = OrderedDict()
         self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
+        self._of: dict[bytes, dict[Link, None]] = {}  # those with a preface, by that
         self._room = 0  # connections that are being closed for those
         self._each = 0  # capacity of the newest connection; 0 = not known
         self._draining = False
@@ -118,6 +129,8 @@ class Pool:
 
     def handle(self, request: Request) -> Response | Deferred[Response]:
         """See L{IService.handle}.  Fails with 503 when it drains, its queue is full, or waiting took too long."""
+        if self._announce is not None:
+            return self._handle_of(request, self._announce(request.peer))
         free = self._free
         while free:
             link = free.popitem()[0]
@@ -125,20 +138,29 @@ class Pool:
             if connection is not None and connection.capacity > 0:
                 return self._give(link, request)
             # busy, draining or dead: it says so itself when that changes
-        return self._enter(request, self._waiting)
+        return self._enter(request, self._waiting, b"")
 
     def fresh(self, request: Request) -> Response | Deferred[Response]:
         """Like handle(), on a connection that no request has used before: for one that an old connection lost."""
-        return self._enter(request, self._fresh)
+        return self._enter(request, self._fresh, b"" if self._announce is None else self._announce(request.peer))
 
-    def _enter(self, request: Request, queue: OrderedDict[Gate, None]) -> Deferred[Response]:
+    def _handle_of(self, request: Request, preface: bytes) -> Response | Deferred[Response]:
+        """On a connection of that client's."""
+        for link in self._of.get(preface, ()):
+            connection = link.connection
+            if link in self._free and connection is not None and connection.capacity > 0:
+                del self._free[link]
+                return self._give(link, request)
+        return self._enter(request, self._fresh, preface)
+
+    def _enter(self, request: Request, queue: OrderedDict[Gate, None], preface: bytes) -> Deferred[Response]:
         if self._draining:
             return fail(gone(f"{self.name} takes no new requests"))
         if len(self._waiting) + len(self._fresh) >= self.settings.queue:
             self._context.count("queue_full")
             return fail(full(self.name, self.settings.queue))
         limit = self._context.timeouts.queue
-        gate = Gate(self, request, self._wheel.now() + limit if limit else inf)
+        gate = Gate(self, request, self._wheel.now() + limit if limit else inf, preface)
         answer: Deferred[Response] = gate.addCallback(self._give, request)
         queue[gate] = None
         if limit and not self._clock.active:
@@ -157,6 +179,8 @@ class Pool:
             ledger.connected = now
             ledger.reused = uses > 0
         link.uses = uses = uses + 1
+        if self._context.deadline:
+            tell(request, self._context.deadline, now)
         try:
             answer = connection.handle(request)
         except Exception:  # it must not, and nobody knows what state it is in: nothing may leak
@@ -216,6 +240,8 @@ class Pool:
             connection.abort()
             return
         self._links[link] = None
+        if link.preface:
+            self._of.setdefault(link.preface, {})[link] = None
         self._each = connection.capacity
         connection.closed.addCallback(self._closed, link)
         gate, link.gate = link.gate, None
@@ -253,6 +279,11 @@ class Pool:
     def _closed(self, result: None, link: Link) -> None:
         self._links.pop(link, None)
         self._free.pop(link, None)
+        if link.preface:
+            its = self._of[link.preface]
+            del its[link]
+            if not its:
+                del self._of[link.preface]
         link.connection = None  # no cycle is left
         if link.replaced:
             self._room -= 1

@@ -24,6 +24,7 @@ from protogate.upstream.resolver import Resolver
 
 class Times:
     dns = connect = tls = 0.0
+    preface = b""
 
 
 class Bench:
