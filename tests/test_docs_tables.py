@@ -34,6 +34,7 @@ MODELS = {
     "`listeners[].tls`": model.ListenerTls,
     "`listeners[].tls.certificates[]`": model.CertificateFiles,
     "`listeners[].tls.clientAuth`": model.ClientAuth,
+    "`listeners[].proxyProtocol`": model.ProxyProtocol,
     "`upstreams`": model.Upstream,
     "`upstreams[].endpoints[]`": model.Endpoint,
     "`upstreams[].discovery`": model.Discovery,

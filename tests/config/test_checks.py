@@ -166,3 +166,15 @@ def test_an_upstream_whose_name_cannot_be_read_may_be_the_one_that_is_meant() ->
     for broken in ([{"nmae": "a"}], [{"name": 5}], ["a"], {"name": "a"}, None):
         told = faults(upstreams=broken, routes=route({"upstream": "a"}))
         assert not any("there is no upstream" in fault for fault in told), told
+
+
+def test_who_speaks_for_clients_on_a_port_has_a_network() -> None:
+    def told(address: str, **given: Any) -> list[str]:
+        return faults(listeners=[{"name": "a", "address": address, "proxyProtocol": given}])
+
+    fault = "nobody is trusted here: write the networks of your proxies, e.g. 10.0.0.0/8"
+    assert told("127.0.0.1:1") == [f"listeners[0].proxyProtocol: {fault}"]
+    assert told("[::1]:1", trusted=[], mode="optional") == [f"listeners[0].proxyProtocol.trusted: {fault}"]
+    assert told("127.0.0.1:1", trusted=["10.0.0.0/8"]) == told("unix:/run/a") == []
+    assert told("127.0.0.1:1", trustd=["10.0.0.0/8"]) == [], "that is told as an unknown key"
+    assert faults(listeners=[{"name": "a", "address": "127.0.0.1:1", "proxyProtocol": "v1"}]) == []

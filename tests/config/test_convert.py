@@ -139,7 +139,7 @@ def test_a_misspelt_key_is_one_fault_but_an_odd_one_leaves_its_place_empty() -> 
         'listeners[0].adress: unknown key; did you mean "address"?'
     ]
     assert faults({"listeners": [{"name": "a", "xyz": "x"}]}) == [
-        "listeners[0].xyz: unknown key; known: name, address, protocols, tls",
+        "listeners[0].xyz: unknown key; known: name, address, protocols, tls, deadlineHeader, proxyProtocol",
         'listeners[0]: the key "address" is missing',
     ]
 
