@@ -72,9 +72,10 @@ class Context:
     @ivar limits: the limits now in force.
     @ivar timeouts: the timeouts now in force.
     @ivar count: C{count(event)}: one more of that protocol event, e.g. C{"header_line_too_long"}; snake_case names.
+    @ivar deadline: of an upstream: the field that tells it what is left of a request's deadline; empty = none does.
     """
 
-    __slots__ = ("count", "limits", "timeouts", "wheel")
+    __slots__ = ("count", "deadline", "limits", "timeouts", "wheel")
 
     def __init__(
         self,
@@ -87,3 +88,4 @@ class Context:
         self.limits = Limits() if limits is None else limits
         self.timeouts = Timeouts() if timeouts is None else timeouts
         self.count = count
+        self.deadline = b""

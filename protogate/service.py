@@ -27,6 +27,7 @@ from protogate.admin.own import Own
 from protogate.admin.port import Admin
 from protogate.build import Build, build_quietly, bury
 from protogate.config.faults import ConfigFaults
+from protogate.config.field import field_name
 from protogate.downstream.ports import Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
@@ -343,6 +344,7 @@ class GatewayService(Service):
             record=self._record,
             count=self.counters.count,
             total=float(gateway.timeouts.total),
+            deadlines={each.name: field_name(each.deadline_header) for each in config.listeners if each.deadline_header},
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
             pre_request=bound["PRE_REQUEST"],

@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from protogate.config import address, units
 from protogate.config.faults import AtKey
+from protogate.config.field import field_name
 from protogate.config.model import Bytes, Config, Seconds, Workers
 from protogate.config.nearest import hint, nearest
 from protogate.config.scalar import shown
@@ -41,6 +42,7 @@ CHECKS: Final[dict[str, Callable[[str], object]]] = {
     "network": address.network,
     "host": address.host_pattern,
     "url": address.url,
+    "field": field_name,
 }
 
 

@@ -46,9 +46,10 @@ def played(port: int, way: str) -> dict[str, Any]:
 
 def settings(sotp: int, node: int) -> dict[str, Any]:
     """Both protocols in front; behind, SOTP, and HTTP for what begins with /http."""
+    front = {"address": "127.0.0.1:0", "protocols": ["http1", "sotp"], "deadlineHeader": "x-deadline-ms"}
     return config(
         node,
-        listeners=[{"name": "web", "address": "127.0.0.1:0", "protocols": ["http1", "sotp"]}],
+        listeners=[{"name": "web", **front}],
         upstreams=[
             {"name": "peer", "protocol": "sotp", "endpoints": [{"url": f"sotp://127.0.0.1:{sotp}"}]},
             {"name": "node", "endpoints": [{"url": f"http://127.0.0.1:{node}"}]},
