@@ -158,11 +158,11 @@ class _Making:
         """What that upstream is asked for."""
         known = self._known.get((config, codec))
         if known is None:
-            if codec not in self._codecs:
-                return
+            spoken_by = self._codecs.get(codec)  # or it is missing, and a fault
             reading = Reading()
             try:
-                known = self._known[config, codec] = asked.client(config, tuple(self._codecs[codec].alpn), reading)
+                tokens = () if spoken_by is None else tuple(spoken_by.alpn)
+                known = self._known[config, codec] = asked.client(config, tokens, reading)
             except ConfigFaults as found:
                 self._keep(found.faults, path)
                 return

@@ -238,3 +238,37 @@ def test_others_are_not_taken_for_ourselves(via: bytes) -> None:
     asked = request((b"via", b", ".join([via] * 20)), (b"via", b"HTTP/2 edge.1 (x)"))
     Forwarding("edge.1").write(asked, asked.peer)
     assert len(asked.headers.all(b"via")[0].split(b",")) == 22
+
+
+CLAIMS = [
+    *(b"client-cert", b"client-cert-chain", b"x-client-cert", b"x-client-certificate-dn", b"x_client_cert"),
+    *(b"x-ssl-client-verify", b"ssl-client-s-dn", b"ssl_client_cert", b"x-tls-client-fingerprint"),
+    b"x-forwarded-client-cert",
+]
+"""What somebody may say about the certificate of a client."""
+OTHERS = [b"x-client-version", b"client-id", b"ssl-clients", b"x-forwarded", b"x-ssl-cipher"]
+
+
+@pytest.mark.parametrize("trusted", [[], TRUSTED])
+def test_nobody_but_a_trusted_proxy_is_believed_about_certificates(trusted: list[str]) -> None:
+    forwarding = Forwarding("edge", trusted)
+    asked = request(*((name, b"1") for name in [*CLAIMS, *OTHERS]), ip="203.0.113.9")
+    forwarding.source(asked)
+    assert [name for name, _ in asked.headers] == OTHERS
+
+
+def test_what_a_trusted_proxy_says_about_certificates_is_passed_on() -> None:
+    forwarding = Forwarding("edge", TRUSTED)
+    asked = request(*((name, b"1") for name in CLAIMS))
+    forwarding.write(asked, forwarding.source(asked))
+    assert set(CLAIMS) <= {name for name, _ in asked.headers}
+
+
+def test_what_a_module_says_about_certificates_is_passed_on() -> None:
+    forwarding = Forwarding("edge")
+    asked = request((b"x-forwarded-client-cert", b"forged"), (b"via", b"1.1 other"), ip="203.0.113.9")
+    client = forwarding.source(asked)
+    asked.headers.extend([(b"client-cert", b":AA==:"), (b"x-forwarded-client-cert", b"Hash=00")])
+    forwarding.write(asked, client)
+    assert asked.headers.get(b"client-cert") == b":AA==:"
+    assert asked.headers.all(b"x-forwarded-client-cert") == [b"Hash=00"]

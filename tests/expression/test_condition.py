@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 from exchanges import exchange, route
 
+from authority import Authority
 from protogate.errors import Abort
 from protogate.expression import condition
 from protogate.message import Headers, Peer, Response
+from protogate.tls.session import Session
 
 HEADERS = [
     (b"accept", b"text/html"),
@@ -262,3 +266,24 @@ def test_long_chains_lie_flat() -> None:
     text = " || ".join(f"request.path == '/{number}'" for number in range(500))
     assert condition.compile(text)(exchange(target=b"/499")) is True
     assert condition.compile(text)(exchange(target=b"/500")) is False
+
+
+def test_facts_of_tls_and_of_a_certificate(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("partner", ["partner.test"]).certificate
+    session = Session(
+        "TLSv1.3", "TLS_AES_128_GCM_SHA256", name="shop.test", certificate=issued.public_bytes(Encoding.DER)
+    )
+    over = exchange(source=Peer("10.1.2.3", 4, True, session))
+    for text in (
+        "source.tlsVersion == 'TLSv1.3' && source.tlsCipher.startsWith('TLS_') && source.serverName == 'shop.test'",
+        "source.certificate.verified && source.certificate.subject == 'CN=partner'",
+        "source.certificate.issuer == 'CN=authority' && source.certificate.serial != ''",
+        "source.certificate.fingerprint.size() == 64 && source.certificate.encoded.startsWith(':')",
+        "'partner.test' in source.certificate.san",
+    ):
+        assert condition.compile(text)(over), text
+    for without in (exchange(), exchange(source=Peer("10.1.2.3", 4, True, Session("TLSv1.3", "x")))):
+        assert condition.compile(
+            "!source.certificate.verified && source.certificate.subject == '' && source.certificate.san.size() == 0"
+            " && source.certificate.fingerprint == '' && source.serverName == ''"
+        )(without)

@@ -25,8 +25,10 @@ FAULTS = [
     ("request.Header['x'] == 'x'", 'column 9: request has no member "Header"; did you mean "headers"?'),
     (
         "source.zzz",
-        'column 8: source has no member "zzz"; '
-        "known: certificate, ip, port, serverName, tls, tlsCipher, tlsVersion",
+        (
+            'column 8: source has no member "zzz"; '
+            "known: certificate, ip, port, serverName, tls, tlsCipher, tlsVersion"
+        ),
     ),
     ("source.ip.foo", 'column 11: a string has no member "foo"'),
     ("source.ip.size == 3", 'column 11: a string has no member "size"; call it: .size()'),

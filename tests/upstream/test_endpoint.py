@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
-from protogate.upstream.endpoint import Place, Source, layout, place
+from protogate.upstream.endpoint import Place, Source, codec_of, layout, place, spoken
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,75 @@ def test_a_layout_of_services() -> None:
 def test_endpoints_may_have_the_scheme_of_their_codec() -> None:
     config = model.Upstream(name="up", protocol="mini", endpoints=(model.Endpoint(url="mini://a:80"),))
     assert layout(config) == ((Place("a", 80, b"a:80"),), None)
+
+
+@pytest.mark.parametrize(
+    ("url", "port", "authority", "tls"),
+    [
+        ("https://up.test", 443, b"up.test", True),
+        ("https://up.test:8443/", 8443, b"up.test:8443", True),
+        ("http://up.test:443", 443, b"up.test:443", False),
+        ("h2://up.test", 443, b"up.test", True),
+        ("grpc://up.test", 80, b"up.test", False),
+        ("tls://up.test:7000", 7000, b"up.test:7000", True),
+    ],
+)
+def test_schemes_say_whether_there_is_tls(url: str, port: int, authority: bytes, tls: bool) -> None:
+    assert place(url, 7) == Place("up.test", port, authority, 7, tls=tls)
+
+
+def test_one_with_tls_is_another_one_than_one_without() -> None:
+    keys = {place(url).key for url in ("http://up.test:8443", "https://up.test:8443", "h2://up.test:8443")}
+    assert keys == {("up.test", 8443, ""), ("up.test", 8443, "up.test")}
+
+
+def speaks(*urls: str, protocol: str = "", scheme: str = "") -> str:
+    endpoints = tuple(model.Endpoint(url=url) for url in urls)
+    discovery = model.Discovery(dns="a:80", scheme=scheme) if scheme else None  # type: ignore[arg-type]
+    return spoken(model.Upstream(name="up", protocol=protocol, endpoints=endpoints, discovery=discovery))
+
+
+def test_the_codec_is_what_the_schemes_say_unless_the_upstream_says_it() -> None:
+    assert speaks("http://a", "https://b") == "http1"
+    assert speaks("H2://a", "grpcs://b") == "http2"
+    assert speaks(scheme="h2c") == "http2"
+    assert speaks("https://a", protocol="http2") == "http2"
+    assert speaks("tls://a:1", "mini://b:1", protocol="mini") == "mini"
+    assert speaks(protocol="mini") == "mini"
+    assert codec_of("wss://a:443") == "http1"
+
+
+@pytest.mark.parametrize(
+    ("urls", "more", "path", "message"),
+    [
+        (["h2://a", "wss://b"], {}, ("endpoints", 1, "url"), "wss:// means http1, but another endpoint means http2"),
+        (
+            ["h2://a"],
+            {"protocol": "http1"},
+            ("endpoints", 0, "url"),
+            "but the upstream's protocol is http1",
+        ),
+        (["tls://a:1"], {}, ("endpoints", 0, "url"), "does not say which protocol it is"),
+        (["h2://a"], {"scheme": "ws"}, ("discovery", "scheme"), "ws:// means http1"),
+    ],
+)
+def test_endpoints_that_do_not_agree_are_a_fault(
+    urls: list[str], more: dict[str, str], path: tuple[str | int, ...], message: str
+) -> None:
+    with pytest.raises(ConfigFaults, match=message) as caught:
+        speaks(*urls, **more)
+    assert [fault.path for fault in caught.value.faults] == [path]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_was_found_is_spoken_to_as_discovery_says(scheme: str) -> None:
+    from protogate.upstream.discovery import places
+    from protogate.upstream.query import Service
+    from protogate.upstream.resolver import Answer
+
+    source = Source("up.test", 443, scheme)
+    (found,) = places(source, Answer(("10.0.0.1",), 0.0))
+    assert (found.host, found.tls) == ("10.0.0.1", scheme == "https")
+    assert found.key[2] == ("up.test" if scheme == "https" else ""), "the name is verified, not the address"
+    (found,) = places(Source("_up._tcp.test", None, scheme), Answer((Service(0, 5, "one.test", 443),), 0.0))
+    assert found.key == ("one.test", 443, "one.test" if scheme == "https" else "")
