@@ -148,6 +148,8 @@ def _literal(kind: inspect.LiteralType) -> Converter:
     expected = f"{names[0]}, the only choice in this release" if only else f"one of {', '.join(names)}"
 
     def advice(value: Any) -> str:
+        if not isinstance(value, str) and str(value) in names:
+            return "; put it in quotes"
         close = nearest(value, names) if isinstance(value, str) and not only else ""
         return f"; did you mean {close}?" if close else ""
 

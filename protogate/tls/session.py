@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import Any, Final
 
 from cryptography import x509
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TOLD: Final = (x509.DNSName, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
@@ -101,11 +103,19 @@ def _fields(der: bytes) -> tuple[str, str, str, tuple[str, ...]]:
     except ValueError:
         return "", "", "", ()
     return (
-        _quietly(certificate.subject.rfc4514_string, ""),
-        _quietly(certificate.issuer.rfc4514_string, ""),
+        _quietly(lambda: _plain(certificate.subject.rfc4514_string()), ""),
+        _quietly(lambda: _plain(certificate.issuer.rfc4514_string()), ""),
         _quietly(lambda: f"{certificate.serial_number:x}", ""),
         _quietly(lambda: _san(certificate), ()),
     )
+
+
+def _plain(text: str) -> str:
+    """
+    The same without control characters, which RFC 4514 (2.4) lets stand as C{\\0D}: where they must not stand somebody
+    might leave them out, and what is left is another name.
+    """
+    return _CONTROL.sub(lambda match: "".join(f"\\{byte:02X}" for byte in match[0].encode()), text)
 
 
 def _quietly(read: Any, otherwise: Any) -> Any:
@@ -117,4 +127,4 @@ def _quietly(read: Any, otherwise: Any) -> Any:
 
 def _san(certificate: x509.Certificate) -> tuple[str, ...]:
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return tuple(str(name.value) for name in names if isinstance(name, (*_TOLD, x509.IPAddress)))
+    return tuple(_plain(str(name.value)) for name in names if isinstance(name, (*_TOLD, x509.IPAddress)))

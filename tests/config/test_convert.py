@@ -210,3 +210,10 @@ def test_what_msgspec_refuses_has_a_fault(value: Any) -> None:
         msgspec.convert(whole, Config, dec_hook=convert_module._hook)
     except msgspec.ValidationError:
         assert convert(whole)[1]
+
+
+def test_a_version_without_quotes_is_told_to_have_some() -> None:
+    tls = {"certificates": [{"cert": "a.pem", "key": "a.key"}], "minVersion": 1.2}
+    assert faults({"listeners": [{"name": "a", "address": "127.0.0.1:1", "tls": tls}]}) == [
+        "listeners[0].tls.minVersion: expected one of 1.2, 1.3, got 1.2; put it in quotes"
+    ]

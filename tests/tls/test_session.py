@@ -36,3 +36,9 @@ def test_what_cannot_be_read_is_empty() -> None:
     certificate = Certificate(b"\x30\x03\x02\x01\x01")
     assert (certificate.subject, certificate.issuer, certificate.serial, certificate.san) == ("", "", "", ())
     assert len(certificate.fingerprint) == 64
+
+
+def test_control_characters_cannot_make_one_name_look_like_another(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("ad\r\nmin", ["a.test"]).certificate
+    certificate = Certificate(issued.public_bytes(serialization.Encoding.DER))
+    assert certificate.subject == r"CN=ad\0D\0Amin"
