@@ -68,6 +68,9 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     asked.add_argument("--from", dest="source", default="127.0.0.1", metavar="IP", help="where it comes from")
     asked.add_argument("--tls", action="store_true", help="as if it came over TLS")
     asked.add_argument(
+        "--certificate", default="", metavar="FILE", help="as if the client had shown that certificate, over TLS"
+    )
+    asked.add_argument(
         "--status", type=int, default=200, help="the status that the upstream would answer (default: 200)"
     )
     asked.add_argument(
@@ -114,7 +117,13 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
         return 0
     try:
         question = Question.parse(
-            options.request, options.header, options.source, options.tls, options.status, options.response_header
+            options.request,
+            options.header,
+            options.source,
+            options.tls,
+            options.status,
+            options.response_header,
+            options.certificate,
         )
     except ValueError as error:
         print(f"protogate explain: {error}", file=sys.stderr)

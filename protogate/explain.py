@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,7 @@ from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_R
 from protogate.interfaces import IService
 from protogate.message import Field, Peer, Request, Response
 from protogate.routing.rules import Rule, forwarded
+from protogate.tls.session import Session
 from protogate.uri import authority
 from protogate.wheel import Wheel
 
@@ -53,6 +55,7 @@ class Question:
     tls: bool
     status: int
     response_headers: Sequence[Field]
+    session: Session | None = None
 
     @classmethod
     def parse(
@@ -63,10 +66,12 @@ class Question:
         tls: bool = False,
         status: int = 200,
         response_headers: Sequence[str] = (),
+        certificate: str = "",
     ) -> Question:
         """
         Read a question as the command line gives it: C{"GET http://a.test/x?y=1"}; method and origin may be missing.
 
+        @param certificate: file with what the client shows, over TLS then; empty = nothing.
         @raise ValueError: what is wrong with it.
         """
         match = _REQUEST.fullmatch(text.strip())
@@ -81,6 +86,8 @@ class Question:
                 authority(authority_)
         except ValueError as error:
             raise ValueError(f"host: {error}") from None
+        session = _session(certificate) if certificate else None
+        tls = tls or session is not None
         return cls(
             method=(match["method"] or "GET").encode("ascii"),
             scheme=(match["scheme"] or ("https" if tls else "http")).encode("ascii"),
@@ -91,6 +98,7 @@ class Question:
             tls=tls or match["scheme"] == "https",
             status=status,
             response_headers=[_field(header) for header in response_headers],
+            session=session,
         )
 
     def request(self) -> Request:
@@ -102,8 +110,22 @@ class Question:
             authority=self.authority,
             scheme=self.scheme,
             protocol="HTTP/1.1",
-            peer=Peer(self.source, 0, self.tls),
+            peer=Peer(self.source, 0, self.tls, self.session),
         )
+
+
+def _session(path: str) -> Session:
+    """As if a client had shown the certificate in that file."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return Session(
+                "TLSv1.3", "TLS_AES_128_GCM_SHA256", certificate=ssl.PEM_cert_to_DER_cert(file.read().strip())
+            )
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: expected one certificate in PEM form: {error}") from None
+    return Session("TLSv1.3", "TLS_AES_128_GCM_SHA256", certificate=der)
 
 
 def _field(text: str) -> Field:
@@ -152,6 +174,9 @@ def _lines(built: Build, question: Question) -> Iterator[str]:
     exchange.resolve()
     yield f"{_text(request.method)} {_text(question.scheme)}://{_text(question.authority)}{_text(question.target)}"
     yield f"  source  {exchange.source.ip}{' over TLS' if exchange.source.tls else ''}"
+    session = exchange.source.session
+    if session is not None and session.certificate is not None:
+        yield f"  shows   {session.certificate.subject or 'a certificate without a subject'}"
     if request.malformed is not None:
         yield f"  refused {request.malformed.status}: {request.malformed.reason}"
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from authority import Authority
 from protogate.build import build
 from protogate.explain import Question, explain, plan, routes
 
@@ -170,3 +171,21 @@ def test_questions_that_are_none(text: str, headers: list[str], fault: str) -> N
 def test_nothing_waits_in_an_explanation(path: str) -> None:
     with pytest.raises(AssertionError):
         plan(build(path)).wheel.after(1, print)
+
+
+def test_a_client_may_be_one_with_a_certificate(path: str, tmp_path: Path) -> None:
+    cert = Authority(tmp_path).issue("partner", ["partner.test"]).cert
+    text = CONFIG.replace("source.ip == '192.0.2.1'", "'partner.test' in source.certificate.san")
+    Path(path).write_text(text)
+    lines = told(path, "http://a.test/hotel/order", certificate=str(cert), source="192.0.2.1")
+    assert lines[1:3] == ["  source  192.0.2.1 over TLS", "  shows   CN=partner"]
+    assert any("accessList: applies" in line for line in lines)
+    assert any("accessList: does not apply" in line for line in told(path, "http://a.test/hotel/order"))
+
+
+def test_what_is_no_certificate_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No such file"):
+        Question.parse("/", certificate=str(tmp_path / "nowhere.pem"))
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="expected one certificate in PEM form"):
+        Question.parse("/", certificate=str(tmp_path / "text"))
