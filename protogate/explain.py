@@ -118,9 +118,7 @@ def _session(path: str) -> Session:
     """As if a client had shown the certificate in that file."""
     try:
         with open(path, encoding="ascii") as file:
-            return Session(
-                "TLSv1.3", "TLS_AES_128_GCM_SHA256", certificate=ssl.PEM_cert_to_DER_cert(file.read().strip())
-            )
+            der = ssl.PEM_cert_to_DER_cert(file.read().strip())
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except ValueError as error:
