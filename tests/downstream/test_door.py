@@ -323,3 +323,25 @@ def test_a_gateway_without_files_looks_at_none() -> None:
     with MemoryGateway(plain) as gateway:
         gateway.advance(3 * INTERVAL)
         assert gateway.service._renewal._timer.active is False
+
+
+def test_a_look_that_breaks_is_told_and_not_the_last(
+    gateway: MemoryGateway, monkeypatch: pytest.MonkeyPatch, flush_errors: Any
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("protogate.renewal.stamp_of", lambda path: 1 / 0)
+        gateway.advance(INTERVAL + 0.5)
+    assert len(flush_errors(ZeroDivisionError)) == 1
+    gateway.advance(2 * INTERVAL)
+    assert counts(gateway)["tls_renewal_failed"] == 1
+
+
+def test_a_peer_that_does_not_answer_close_notify_is_not_waited_for_for_ever(
+    gateway: MemoryGateway, context: ssl.SSLContext
+) -> None:
+    client = Client(gateway, context).shake()
+    client.ask(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    gateway.advance(1)
+    assert not client.raw.eof
+    gateway.advance(20)
+    assert client.raw.eof
