@@ -14,7 +14,7 @@ import pytest
 from secure import REACTORS, ask, begin, client, counters, pair, renew, shaken
 
 from authority import Authority
-from gateways import WITHIN, Gateway, config, eventually, origin, wire
+from gateways import WITHIN, Gateway, Wire, config, eventually, origin, wire
 from neighbours import Neighbours, free_port
 
 LARGE = bytes(range(256)) * 20_000
@@ -280,3 +280,29 @@ def test_a_reload_begins_and_ends_tls_on_an_open_port(neighbours: Neighbours, re
     with wire(port) as again:
         assert ask(again.socket) == (200, b"here")
     gateway.healthy()
+
+
+@pytest.mark.parametrize("reactor", REACTORS, ids=["ssl", "pyOpenSSL"])
+def test_tunnels_pass_both_ways_and_end(neighbours: Neighbours, reactor: str) -> None:
+    """WebSocket over TLS on both legs: one gateway is the upstream of the other."""
+    node, authority, port = origin(neighbours, "origin.js"), Authority(neighbours.directory), free_port()
+    certificates = {"certificates": [pair(authority.issue("localhost"))]}
+    behind = config(node.port, listen=port)
+    behind["listeners"][0]["tls"] = certificates
+    front = config(node.port)
+    front["listeners"][0]["tls"] = certificates
+    front["upstreams"] = [upstream("origin", f"wss://localhost:{port}", ca=str(authority.file))]
+    gateways = [begin(neighbours, settings, reactor) for settings in (behind, front)]
+    with shaken(gateways[1].port, client(authority), "localhost") as connection:
+        tunnel = Wire(connection)
+        tunnel.send(
+            b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert tunnel.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+        assert tunnel.exactly(8) == b"welcome "
+        tunnel.send(LARGE[:200_000])
+        assert tunnel.exactly(200_000) == LARGE[:200_000]
+        connection.unwrap().close()
+    for gateway in gateways:
+        gateway.healthy()
