@@ -337,6 +337,23 @@ def test_a_verified_certificate_is_told_by_its_common_name(certificate: Certific
     assert facts(told(encode("v2", Peer("192.0.2.1", 1, True, session))))[-1] == ""
 
 
+class Odd(Certificate):
+    """Has a name that is none."""
+
+    subject = "CN=" + "x" * 65  # type: ignore[assignment]
+
+
+def test_what_is_not_known_of_tls_is_left_out() -> None:
+    assert encode("v2", Peer("192.0.2.1", 54321, True, here=("198.51.100.7", 443))) == second(
+        0x21, 0x11, FOUR + tls(1, 1)
+    )
+    session = Session("", "")
+    session.certificate = Odd(b"")
+    assert encode("v2", Peer("192.0.2.1", 54321, True, session, ("198.51.100.7", 443))) == second(
+        0x21, 0x11, FOUR + tls(7, 0, vector(0x22, b""))
+    )
+
+
 addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6).filter(lambda ip: ip.ipv4_mapped is None))
 ports = st.integers(0, 65535)
 printed = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=64)
