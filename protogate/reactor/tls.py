@@ -64,6 +64,7 @@ class Context(SSLContext):
     uvloop has no way to be told which: it is left here in the very turn, and right before, uvloop begins with the next.
     """
 
+    sslobject_class = Speaking
     _next: tuple[Callable[[bytes], object] | None, SSLSession | None] = None, None
 
     def prepare(self, sent: Callable[[bytes], object], session: SSLSession | None) -> None:

@@ -11,7 +11,7 @@ import ssl
 from typing import Any, Final
 
 from protogate.errors import ConfigError
-from protogate.reactor.tls import TLS, Context, Speaking
+from protogate.reactor.tls import TLS, Context
 from protogate.tls.client import Client
 from protogate.tls.files import Pair
 from protogate.tls.server import Pairs, Server
@@ -91,7 +91,6 @@ def _asking(side: Client) -> ssl.SSLContext:
 
 
 def _common(context: ssl.SSLContext, side: Server | Client) -> None:
-    context.sslobject_class = Speaking
     context.minimum_version = VERSIONS[side.least]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_ciphers(side.ciphers)
