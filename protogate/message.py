@@ -254,15 +254,18 @@ class Response:
     @ivar headers: see the rules of this module.  HEAD and 304 keep content-length: it describes, it frames nothing.
     @ivar body: L{protogate.interfaces.IBody}, or None.
     @ivar protocol: what it came over, as L{Request.protocol}; empty for an answer of the gateway's own.
+    @ivar reason: of such an answer, the L{Abort} that it tells of, for codecs that have words of their own for it; else
+        None.
     """
 
-    __slots__ = ("body", "headers", "protocol", "status")
+    __slots__ = ("body", "headers", "protocol", "reason", "status")
 
     def __init__(
         self, status: int, headers: Iterable[Field] = (), body: IBody | None = None, protocol: str = ""
     ) -> None:
         self.status, self.body, self.protocol = status, body, protocol
         self.headers = headers if type(headers) is Headers else Headers(headers)
+        self.reason: Abort | None = None
 
 
 def tunnels(request: Request, response: Response) -> bool:

@@ -27,6 +27,7 @@ from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Field, Headers, Request, Response
+from protogate_http.grpc import tell_deadline
 from protogate_http.semantics import Special, accept, bodyless, compose, key, new_key, split
 from protogate_http.stream1 import Stream
 from protogate_http.wire1 import CHUNKED, CLOSE, NONE, TOKEN, Bad, Head, Responses, T
@@ -167,6 +168,8 @@ class Client(Stream):
         if not _START(start) or not _AUTHORITY(request.authority) or not (upgrade is None or TOKEN(upgrade)):
             self.context.count("invalid_request_refused")
             return fail(Abort("a request that cannot be written as HTTP/1.1", GATEWAY, 500, NEVER))
+        if request.deadline is not None:
+            tell_deadline(request, self.now())
         half = self.half = Ask(self, request, start)
         self.capacity = 0
         self._keep, self._heard = True, False

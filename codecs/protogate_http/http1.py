@@ -12,6 +12,7 @@ from zope.interface import implementer
 from protogate.interfaces import IClientConnection, IDescribedCodec, IReadableCodec, IService, IStreamCodec
 from protogate_http.client1 import Client
 from protogate_http.dissect1 import dissect
+from protogate_http.grpcservice import Grpc
 from protogate_http.server1 import Server
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Http1:
 
     def server(self, service: IService, context: Context) -> Server:
         """A connection from a client."""
-        return Server(service, context)
+        return Server(Grpc(service, context), context)
 
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""

@@ -39,9 +39,11 @@ class Ledger:
     @ivar attempts: how often an upstream was asked.
     @ivar reused: whether the connection that took the request had served others before.
     @ivar address: of the endpoint that was asked last, e.g. C{10.0.0.11:8080}, or empty.
+    @ivar rpc: how a call ended in an RPC protocol that says so beside the status of the response, e.g. 0 to 16 in gRPC;
+        -1 = nobody said.  Noted by the server codec.
     """
 
-    __slots__ = (*MARKS, "address", "attempts", "connect", "delivered", "dns", "received", "reused", "tls")
+    __slots__ = (*MARKS, "address", "attempts", "connect", "delivered", "dns", "received", "reused", "rpc", "tls")
 
     def __init__(self, head: float = 0.0, first: float = 0.0) -> None:
         self.first = first or head
@@ -51,6 +53,7 @@ class Ledger:
         self.dns = self.connect = self.tls = 0.0
         self.address = ""
         self.reused = False
+        self.rpc = -1
 
     def remote(self, now: float) -> float:
         """Seconds spent on the upstream: from asking it to its response head, or to C{now} while it is not there."""

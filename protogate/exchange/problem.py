@@ -69,4 +69,6 @@ def answer(abort: Abort, name: str, request_id: str) -> Response:
             *abort.headers,
         ]
     )
-    return Response(status, headers, Whole(data))
+    response = Response(status, headers, Whole(data))
+    response.reason = abort
+    return response

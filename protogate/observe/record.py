@@ -81,6 +81,7 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     )
     if request.deadline is not None:
         made.deadline = _ms(request.deadline - ledger.head)
+    made.rpc_status = ledger.rpc
     if reason is not None:
         _explain(made, reason)
     return made

@@ -91,3 +91,5 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """Error type of C{Proxy-Status} (RFC 9209)."""
     deadline: float = NOTHING
     """Milliseconds that the client would wait, counted from C{time}."""
+    rpc_status: int = -1
+    """How a call of an RPC ended, beside C{status}: 0 to 16 in gRPC."""
