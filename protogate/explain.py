@@ -215,10 +215,13 @@ def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
     yield f"targets{'   (the same key always goes to the same one)' if route.key is not None else ''}"
     for target, share in trace.odds:
         try:
-            sent = _text(forwarded(exchange.request, route, target))
+            method, sent = exchange.request.method, forwarded(exchange.request, route, target)
+            if target.rewrite is not None:
+                method, sent = target.rewrite(exchange, sent)
+            asked = f"{_text(method)} {_text(sent)}"
         except Abort as error:
-            sent = f"{error.status}: {error.reason}"
-        yield f"  {share * 100:5.1f} % {target.upstream} -> {_text(exchange.request.method)} {sent}"
+            asked = f"{error.status}: {error.reason}"
+        yield f"  {share * 100:5.1f} % {target.upstream} -> {asked}"
 
 
 def _modules(built: Build, exchange: Exchange, stage: str, title: str) -> Iterator[str]:
@@ -255,10 +258,7 @@ def routes(built: Build) -> str:
         for route in rule.routes:
             zone = f", zone {route.zone}" if route.zone else ""
             lines.append(f"    condition {route.text}{zone}")
-            lines += [
-                f"        {share * 100:5.1f} % {target.upstream}{_text(target.path or b'')}"
-                for target, share in route.odds()
-            ]
+            lines += [f"        {share * 100:5.1f} % {target.name}" for target, share in route.odds()]
     if not lines:
         lines.append("no rule is for this gateway: every request is answered 404")
     return "\n".join(lines)

@@ -243,6 +243,13 @@ class Request:
             cookies = self._cookies = cookies_of(self.headers.all(b"cookie"))
         return cookies
 
+    @property
+    def operation(self) -> str:
+        """What is asked of C{service}: what stands behind it in the path; empty where there is no service."""
+        service = self.service
+        named, _, rest = self.path[1:].partition("/") if service else ("", "", "")
+        return rest if named == service else ""
+
     def forget(self) -> None:
         """C{authority}, C{target} or cookie lines were changed: what was parsed of them is parsed again."""
         self._host = self._query = self._cookies = None

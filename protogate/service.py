@@ -330,6 +330,7 @@ class GatewayService(Service):
             self.admin.take(pages)
         self._outlive()
         gateway = config.gateway
+        told = {each.name: field_name(each.deadline_header) for each in config.listeners}
         clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters, built.tls.clients)
         self.built = built
         bound = built.bound
@@ -344,7 +345,7 @@ class GatewayService(Service):
             record=self._record,
             count=self.counters.count,
             total=float(gateway.timeouts.total),
-            deadlines={each.name: field_name(each.deadline_header) for each in config.listeners if each.deadline_header},
+            deadlines={name: field for name, field in told.items() if field},
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
             pre_request=bound["PRE_REQUEST"],

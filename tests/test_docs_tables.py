@@ -44,6 +44,7 @@ MODELS = {
     "`routes`": model.Rule,
     "`routes[].routes[]`": model.Entry,
     "`routes[].routes[].targets[]`": model.Target,
+    "`routes[].routes[].targets[].rewrite`": model.Rewrite,
     "`routes[].routes[].sticky`": model.Sticky,
     "`modules`": model.Module,
     "`accessLog`": model.AccessLog,

@@ -299,6 +299,21 @@ class Upstream(Model, frozen=True, kw_only=True):
     """Clocks that differ from the gateway's."""
 
 
+class Rewrite(Model, frozen=True, kw_only=True):
+    """What a target is asked, where that is not what came; all but the method may be templates."""
+
+    method: str = ""
+    """Method; empty = as it came."""
+    path: str = ""
+    """Path; empty = as it would be without this."""
+    query: dict[str, str] | None = None
+    """Parameters, by name, instead of those that came; one that is empty is left out."""
+    service: str = ""
+    """Number or name of a service, for upstreams that have services; with an operation."""
+    operation: str = ""
+    """What is asked of that service."""
+
+
 class Target(Model, frozen=True, kw_only=True):
     """Where a request goes: exactly one of upstream and url."""
 
@@ -306,6 +321,8 @@ class Target(Model, frozen=True, kw_only=True):
     """Name of an upstream."""
     url: Url | None = None
     """http://host:port/path or https://host:port/path: an upstream without a name."""
+    rewrite: Rewrite | None = None
+    """What it is asked, where that is not what came."""
     weight: Weight = 100
     """Its share of the requests, 0 to 1000; 0 = none."""
 

@@ -252,7 +252,11 @@ class Exchange:
             if request.method in LIMITED and not _onward(request):
                 return self._outbound(Response(204) if request.method == b"OPTIONS" else self._problem(NO_TRACE))
             target = self.target = route.pick(self)
-            request.target = plan.rewrite(request, route, target)
+            sent = plan.rewrite(request, route, target)
+            if target.rewrite is None:
+                request.target = sent
+            else:
+                request.method, request.target = target.rewrite(self, sent)
             plan.forwarding.write(request, self.source)
             body = request.body
             if body is not None and plan.body and request.upgrade is None:

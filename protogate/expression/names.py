@@ -116,6 +116,7 @@ REQUEST: Final[Space] = {
     "cookies": Pairs(attrgetter("request.cookies"), latin=True),
     "protocol": _attribute(STRING, "request.protocol"),
     "service": _attribute(STRING, "request.service"),
+    "operation": _attribute(STRING, "request.operation", latin=True),
     "malformed": Code(BOOL, lambda exchange: exchange.request.malformed is not None),
 }
 SOURCE: Final[Space] = {

@@ -15,8 +15,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from protogate.expression import compiler
-from protogate.expression.code import Run
-from protogate.expression.names import RESPONSE, TEMPLATE
+from protogate.expression.code import Code, Run
+from protogate.expression.names import RESPONSE, TEMPLATE, Space
 from protogate.expression.operators import rendered
 from protogate.expression.parser import parse
 from protogate.expression.tree import Fault, Node
@@ -76,19 +76,28 @@ def compile(text: str, *, response: bool = False) -> str | Template:  # noqa: A0
     """
     if "${" not in text:
         return text
+    found = pieces(text, {**TEMPLATE, "response": RESPONSE} if response else TEMPLATE)
+    if len(found) == 1 and isinstance(found[0], str):
+        return found[0]
+    return Template(text, [piece if isinstance(piece, str) else (piece.closure, octets(piece)) for piece in found])
+
+
+def pieces(text: str, names: Space) -> list[str | Code]:
+    """
+    What a text is put together of: constants, and strings that differ from exchange to exchange; no two constants side
+    by side, and one at least.
+
+    @param names: what its expressions may name.
+    @raise ConfigError: with the column.
+    """
     try:
-        parts = _parts(text, response)
+        return _pieces(text, names)
     except Fault as fault:
         raise fault.within(text) from None
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return parts[0]
-    return Template(text, parts)
 
 
-def _parts(text: str, response: bool) -> list[str | tuple[Run, Run]]:
-    """Constants and closures in turn, no two constants side by side; a closure once for text and once for bytes."""
-    names = {**TEMPLATE, "response": RESPONSE} if response else TEMPLATE
-    parts: list[str | tuple[Run, Run]] = []
+def _pieces(text: str, names: Space) -> list[str | Code]:
+    parts: list[str | Code] = []
     literal = ""
     at = 0
     while (opening := _OPENING.search(text, at)) is not None:
@@ -108,7 +117,7 @@ def _parts(text: str, response: bool) -> list[str | tuple[Run, Run]]:
         if literal:
             parts.append(literal)
             literal = ""
-        parts.append((code.run, code.raw or _encoded(code.run, code.latin)))
+        parts.append(code)
     if literal or text[at:] or not parts:
         parts.append(literal + text[at:])
     return parts
@@ -123,8 +132,12 @@ def _expression(text: str, opened: int, at: int) -> tuple[Node, int]:
         raise
 
 
-def _encoded(run: Run, latin: bool) -> Run:
-    if not latin:
+def octets(code: Code) -> Run:
+    """The bytes of a string: those that came, where it came as bytes; else UTF-8."""
+    if code.raw is not None:
+        return code.raw
+    run = code.closure
+    if not code.latin:
         return lambda exchange: run(exchange).encode("utf-8", "replace")
 
     def encoded(exchange: Exchange) -> bytes:

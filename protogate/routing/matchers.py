@@ -59,6 +59,8 @@ class Matcher:
     """Name of the header, parameter or cookie."""
     parts: tuple[str | Part, ...] = ()
     """Segments of a template."""
+    names: tuple[str, ...] = ()
+    """Of its placeholders, in their order."""
     head: str = ""
     """What each text that a regex matches starts with."""
 
@@ -160,7 +162,7 @@ def _uri_template(value: str) -> Matcher:
     if not value.startswith("/"):
         raise ValueError("the path does not start with a slash")
     parts: list[str | Part] = []
-    names: set[str] = set()
+    names: dict[str, None] = {}
     segments = value.split("/")[1:]
     for segment in segments:
         placeholder = _PLACEHOLDER.fullmatch(segment)
@@ -173,11 +175,17 @@ def _uri_template(value: str) -> Matcher:
             continue
         if placeholder[1] in names:
             raise ValueError(f'"{placeholder[1]}" names two placeholders')
-        names.add(placeholder[1])
+        names[placeholder[1]] = None
         parts.append(Part.REST if placeholder[2] else Part.ONE)
     if Part.REST in parts[:-1]:
         raise ValueError("{name*} stands at the end only: it takes all that follows")
-    return Matcher(Kind.TEMPLATE, value, lambda path: _fits(parts, path.split("/")[1:]), parts=tuple(parts))
+    return Matcher(
+        Kind.TEMPLATE,
+        value,
+        lambda path: _fits(parts, path.split("/")[1:]),
+        parts=tuple(parts),
+        names=tuple(names),
+    )
 
 
 def _fits(parts: list[str | Part], segments: list[str]) -> bool:

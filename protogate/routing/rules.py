@@ -5,7 +5,7 @@ A rule of the configuration → frozen Rule, Route, Target: everything is compil
 - A L{Route} is one entry of a rule: the first whose condition holds.  Entries of another zone are dropped at load.
 - A L{Target} is one upstream of a route, chosen by weight, or by a sticky key.
 
-L{forwarded} tells what a target is sent.
+L{forwarded} tells what a target is sent, as far as no L{Rewrite} of the target changes that.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from protogate.config import address, model
-from protogate.config.faults import under
+from protogate.config.faults import ConfigFaults, under
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
 from protogate.expression import condition
-from protogate.routing import matchers
+from protogate.routing import matchers, rewrite
 from protogate.routing.balance import Smooth, Sticky
 from protogate.routing.matchers import Kind, Matcher
+from protogate.routing.rewrite import Rewrite
 from protogate.uri import canonical
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ class Target:
     path: bytes | None
     """What takes the place of the path that the rule matched; None = nothing does."""
     weight: int
+    rewrite: Rewrite | None = None
+    """What it is asked, where that is not what came."""
 
     @property
     def name(self) -> str:
         """For people, and for the sticky choice."""
-        return self.upstream + (self.path or b"").decode("ascii")
+        name = self.upstream + (self.path or b"").decode("ascii")
+        return name if self.rewrite is None else f"{name} as {self.rewrite.text}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +238,8 @@ def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError]
             targets.append(_target(rule, target))
         except ConfigError as fault:
             faults.append(under(fault, *path, "targets", place))
+        except ConfigFaults as found:
+            faults.extend(under(fault, *path, "targets", place, "rewrite") for fault in found.faults)
     return Route(
         rule=rule,
         index=index,
@@ -250,8 +256,9 @@ def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError]
 def _target(rule: Rule, target: model.Target) -> Target:
     if (target.upstream is None) == (target.url is None):
         raise ConfigError("expected exactly one of upstream and url")
+    made = None if target.rewrite is None else rewrite.build(target.rewrite, rule.matcher)
     if target.upstream is not None:
-        return Target(target.upstream, None, target.weight)
+        return Target(target.upstream, None, target.weight, made)
     try:
         url = address.url(str(target.url))
     except ConfigError as fault:
@@ -263,7 +270,9 @@ def _target(rule: Rule, target: model.Target) -> Target:
             "a path takes the place of what an exact or a prefix uri rule matched; this rule matches no such thing",
             ("url",),
         )
-    return Target(url.origin, url.path.encode("ascii") or None, target.weight)
+    if url.path and target.rewrite is not None and target.rewrite.path:
+        raise ConfigError("the url has a path already", ("rewrite", "path"))
+    return Target(url.origin, url.path.encode("ascii") or None, target.weight, made)
 
 
 # Forwarding ---------------------------------------------------------------------------------------------------------

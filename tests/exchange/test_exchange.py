@@ -71,7 +71,7 @@ class Sink:
 
 
 class Target:
-    upstream = "up"
+    upstream, rewrite = "up", None
 
 
 class Route:

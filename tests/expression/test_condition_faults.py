@@ -13,7 +13,7 @@ from protogate.expression import condition
 EXPONENTIAL = "a repetition can read the same text in several ways, so the time can double with each character"
 NO_VALUE = (
     "request is no value; name a member: request.method, request.path, request.host, request.headers, request.query, "
-    "request.cookies, request.protocol, request.service, request.malformed"
+    "request.cookies, request.protocol, request.service, request.operation, request.malformed"
 )
 
 FAULTS = [
