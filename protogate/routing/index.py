@@ -1,13 +1,14 @@
 """
 Finds the first candidate for a text without looking at all of them.
 
-Every rule is entered once for each of its hosts, as a L{Candidate}; C{rank} is its place in the one order in which
-candidates decide, and all that is ever compared.  So every look-up is handed the best rank so far and gives a better
-one, or the same; whole indexes are skipped whose first candidate ranks behind it.
+Every rule is entered once for each of its hosts and values, as a L{Candidate}; C{rank} is its place in the one order in
+which candidates decide, and all that is ever compared.  So every look-up is handed the best rank so far and gives a
+better one, or the same; whole indexes are skipped whose first candidate ranks behind it.
 
 - exact: a dict.
 - prefix and template of a uri: a trie of segments each.
 - prefix of other texts, regex: by its literal head, one dict for each length of a head.
+- range: by blocks of numbers, one dict for each size of a block.
 - hosts: by name, and by each suffix of labels.
 
 With C{missed}, a look-up also collects those that miss by their methods alone (what C{Allow} is made of).
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from protogate.routing.matchers import Kind, Part
+from protogate.routing.matchers import Kind, Matcher, Part, blocks
 
 if TYPE_CHECKING:
     from protogate.message import Request
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Missed = list["Candidate"]
 
+DIGITS: Final = 10
+"""Of the highest number of a service."""
 HEAD: Final = 64
 """Characters of a literal head that are looked up; bounds how many dicts there are."""
 
@@ -34,17 +37,17 @@ class Candidate:
     """
     @ivar rank: its place among all candidates.
     @ivar rule: what it stands for.
+    @ivar matcher: the rule's, or one of several.
     @ivar host: the one host or C{*.suffix} it is for; C{""} = any.
     @ivar methods: what it is narrowed to, or None.
     @ivar check: looks at the text once more, where the index did not say all; or None.
     """
 
-    __slots__ = ("check", "host", "methods", "rank", "rule")
+    __slots__ = ("check", "host", "matcher", "methods", "rank", "rule")
 
-    def __init__(self, rank: int, rule: Rule, host: str) -> None:
-        self.rank, self.rule, self.host = rank, rule, host
+    def __init__(self, rank: int, rule: Rule, matcher: Matcher, host: str) -> None:
+        self.rank, self.rule, self.matcher, self.host = rank, rule, matcher, host
         self.methods = frozenset(rule.methods) or None
-        matcher = rule.matcher
         self.check: Callable[[str], object] | None = matcher.matches if matcher.kind is Kind.REGEX else None
 
 
@@ -130,14 +133,43 @@ class Heads:
         return best
 
 
+class Numbers:
+    """By the ranges that a number is in."""
+
+    __slots__ = ("first", "tables")
+
+    def __init__(self) -> None:
+        self.first = -1
+        self.tables: dict[int, dict[int, Bucket]] = {}
+
+    def add(self, candidate: Candidate) -> None:
+        """One more."""
+        if self.first < 0:
+            self.first = candidate.rank
+        for bits, block in blocks(*candidate.matcher.span):
+            self.tables.setdefault(bits, {}).setdefault(block, Bucket()).add(candidate)
+
+    def find(self, text: str, request: Request, best: int, missed: Missed | None) -> int:
+        """See L{Bucket.find}."""
+        if len(text) > DIGITS or not (text.isascii() and text.isdigit()) or text[0] == "0":
+            return best
+        number = int(text)
+        for bits, table in self.tables.items():
+            bucket = table.get(number >> bits)
+            if bucket is not None and bucket.first < best:
+                best = bucket.find(text, request, best, missed)
+        return best
+
+
 class Texts:
     """Index over one kind of text that is no path: hosts, methods, the values of one header …"""
 
-    __slots__ = ("exact", "first", "heads", "loose")
+    __slots__ = ("exact", "first", "heads", "loose", "numbers")
 
     def __init__(self) -> None:
         self.first = -1
         self.exact: dict[str, Bucket] = {}
+        self.numbers = Numbers()
         self.heads = Heads()
         self.loose = Bucket()
         """Any text; also the hosts of host rules, which a bucket can tell apart."""
@@ -146,9 +178,11 @@ class Texts:
         """One more."""
         if self.first < 0:
             self.first = candidate.rank
-        matcher = candidate.rule.matcher
+        matcher = candidate.matcher
         if matcher.kind is Kind.EXACT and candidate.rule.type != "host":
             self.exact.setdefault(matcher.text, Bucket()).add(candidate)
+        elif matcher.kind is Kind.RANGE:
+            self.numbers.add(candidate)
         elif matcher.kind is Kind.PREFIX and len(matcher.text) <= HEAD:
             self.heads.add(candidate, matcher.text)
         elif matcher.kind is Kind.PREFIX:
@@ -164,6 +198,8 @@ class Texts:
         bucket = self.exact.get(text)
         if bucket is not None and bucket.first < best:
             best = bucket.find(text, request, best, missed)
+        if 0 <= self.numbers.first < best:
+            best = self.numbers.find(text, request, best, missed)
         if 0 <= self.heads.first < best:
             best = self.heads.find(text, request, best, missed)
         if 0 <= self.loose.first < best:
@@ -227,7 +263,7 @@ class Paths:
         """One more."""
         if self.first < 0:
             self.first = candidate.rank
-        matcher = candidate.rule.matcher
+        matcher = candidate.matcher
         if matcher.kind is Kind.EXACT:
             self.exact.setdefault(matcher.text, Bucket()).add(candidate)
         elif matcher.kind is Kind.PREFIX:

@@ -7,6 +7,7 @@ What a rule's value means: text of the configuration → L{Matcher}.
 - template (uri only): C{/users/{id}/orders/{rest*}}.  C{{id}} is one segment, never empty; C{{rest*}}, at the end, is
   all that follows the slash before it, also nothing.
 - regex: the whole text must match, from its first to its last character.
+- exact, of a service: numbers, ranges of numbers and names, with commas between them: C{1001, 1100-1199, orders}.
 
 A uri value is brought into the canonical form (L{protogate.uri.canonical}) that paths are compared in, so C{/café} and
 C{/caf%c3%a9} are the same rule.  Whatever is wrong with a value is a ValueError.
@@ -15,7 +16,7 @@ C{/caf%c3%a9} are the same rule.  Whatever is wrong with a value is a ValueError
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -32,10 +33,12 @@ class Kind(IntEnum):
     """How a text is compared; the first decides before the second."""
 
     EXACT = 0
-    TEMPLATE = 1
-    PREFIX = 2
-    REGEX = 3
-    PRESENT = 4
+    RANGE = 1
+    """Numbers from one to another."""
+    TEMPLATE = 2
+    PREFIX = 3
+    REGEX = 4
+    PRESENT = 5
     """Any text."""
 
 
@@ -63,12 +66,18 @@ class Matcher:
     """Of its placeholders, in their order."""
     head: str = ""
     """What each text that a regex matches starts with."""
+    span: tuple[int, int] = (0, 0)
+    """First and last number of a range."""
+    each: tuple[Matcher, ...] = ()
+    """Of a value that is several: those, each one to be tried for itself."""
 
     @property
     def order(self) -> tuple[int, ...]:
         """Sorts matchers of one type: the more specific first."""
         if self.kind is Kind.TEMPLATE:
             return (self.kind, *(0 if isinstance(part, str) else part for part in self.parts))
+        if self.kind is Kind.RANGE:
+            return (self.kind, self.span[1] - self.span[0])
         return (self.kind, -len(self.text) if self.kind is Kind.PREFIX else 0)
 
 
@@ -93,6 +102,8 @@ def build(type_: str, kind: str, value: str) -> Matcher:
         return _text(kind, rest, name)
     if not value:
         raise ValueError(f"a {type_} rule needs a value")
+    if type_ == "service" and kind == "exact":
+        return _services(value)
     if type_ == "method":
         method(value, kind)
     if type_ == "host" and kind != "regex":
@@ -128,6 +139,64 @@ def _text(kind: str, value: str, field: str) -> Matcher:
     if kind == "prefix":
         return Matcher(Kind.PREFIX, value, lambda text: text.startswith(value), field)
     return Matcher(Kind.REGEX, value, regex.compile(value, anchored=True).fullmatch, field, head=literal_head(value))
+
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,9}").fullmatch
+_RANGE: Final = re.compile(r"([0-9]+)-([0-9]+)").fullmatch
+MOST: Final = (1 << 32) - 1
+"""The highest number of a service."""
+
+
+def _services(value: str) -> Matcher:
+    """Numbers, ranges and names, with commas between them."""
+    found: dict[str, Matcher] = {}
+    for part in value.split(","):
+        item = part.strip(" ")
+        if not item or any(letter.isspace() for letter in item):
+            raise ValueError(f'"{value}": expected numbers, ranges or names, with commas between them')
+        if item in found:
+            raise ValueError(f'"{value}" has {item} twice')
+        ends = _RANGE(item)
+        if ends is not None:
+            found[item] = _range(_service(ends[1]), _service(ends[2]))
+        elif item.isascii() and item.isdigit():
+            found[item] = _text("exact", str(_service(item)), "")
+        else:
+            found[item] = _text("exact", item, "")
+    each = tuple(found.values())
+    if len(each) == 1:
+        return each[0]
+    return Matcher(Kind.EXACT, value, lambda text: any(one.matches(text) for one in each), each=each)
+
+
+def _service(text: str) -> int:
+    number = int(text) if _NUMBER(text) else 0
+    if not 0 < number <= MOST:
+        raise ValueError(f"{text} is no number of a service: those are 1 to {MOST}")
+    return number
+
+
+def _range(low: int, high: int) -> Matcher:
+    if low >= high:
+        raise ValueError(f"{low}-{high} is no range: the lower number comes first")
+
+    def matches(text: str) -> bool:
+        return _NUMBER(text) is not None and low <= int(text) <= high
+
+    return Matcher(Kind.RANGE, f"{low}-{high}", matches, span=(low, high))
+
+
+def blocks(low: int, high: int) -> Iterator[tuple[int, int]]:
+    """
+    A range as blocks of numbers that have their high bits in common, as networks have: (low bits that differ, the
+    others).  There are 62 at most for numbers of 32 bits.
+    """
+    while low <= high:
+        bits = (low & -low).bit_length() - 1
+        while low + (1 << bits) - 1 > high:
+            bits -= 1
+        yield bits, low >> bits
+        low += 1 << bits
 
 
 def _path(value: str) -> str:

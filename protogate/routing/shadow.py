@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from protogate.errors import ConfigError
-from protogate.routing.matchers import Kind, Matcher, Part, literal_head
+from protogate.routing.matchers import Kind, Matcher, Part, blocks, literal_head
 
 if TYPE_CHECKING:
     from protogate.routing.index import Candidate
@@ -60,14 +60,19 @@ class _Earlier:
         """Lengths of the literals of C{literal.*}."""
         self.prefixes: set[int] = set()
         """Lengths of prefixes."""
+        self.blocks: set[int] = set()
+        """Sizes of the blocks of ranges."""
 
     def add(self, candidate: Candidate) -> None:
-        matcher = candidate.rule.matcher
+        matcher = candidate.matcher
         keys: list[Key] = [(matcher.kind, _text(candidate))]
         if matcher.kind is Kind.PREFIX:
             self.prefixes.add(len(matcher.text))
         elif matcher.kind is Kind.TEMPLATE:
             keys = [(matcher.kind, matcher.parts), ("general", matcher.parts[0])]
+        elif matcher.kind is Kind.RANGE:
+            keys = [("block", *block) for block in blocks(*matcher.span)]
+            self.blocks.update(bits for bits, _ in blocks(*matcher.span))
         elif matcher.kind is Kind.REGEX and candidate.rule.type != "query":  # whose values may hold line feeds
             head = open_head(matcher.text)
             if head is not None:
@@ -83,15 +88,17 @@ class _Earlier:
         for key in self._keys(candidate):
             for host in _hosts(candidate.host):
                 for other in self.by_key.get((*place, host, *key), ()):
-                    if _methods(other, candidate) and (
-                        key[0] != "general" or _general(other.rule.matcher.parts, candidate.rule.matcher)
+                    if (
+                        _methods(other, candidate)
+                        and (key[0] != "general" or _general(other.matcher.parts, candidate.matcher))
+                        and (key[0] != "block" or _within(candidate.matcher, other.matcher))
                     ):
                         found.append(other)
                         break
         return min(found, key=lambda other: other.rank, default=None)
 
     def _keys(self, candidate: Candidate) -> Iterator[Key]:
-        matcher = candidate.rule.matcher
+        matcher = candidate.matcher
         kind = matcher.kind
         yield kind, matcher.parts if kind is Kind.TEMPLATE else _text(candidate)
         head = _head(candidate)
@@ -108,8 +115,12 @@ class _Earlier:
         for length in self.heads:
             if len(head) >= length:
                 yield "head", head[:length]
-        if kind is not Kind.PRESENT and candidate.rule.matcher.field:
+        if kind is not Kind.PRESENT and candidate.matcher.field:
             yield Kind.PRESENT, ""
+        low = matcher.span[0] if kind is Kind.RANGE else _number(candidate)
+        if low:
+            for bits in self.blocks:
+                yield "block", bits, low >> bits
         if candidate.rule.type == "uri" and kind in (Kind.EXACT, Kind.TEMPLATE, Kind.PREFIX):
             first = matcher.parts[0] if matcher.parts else matcher.text.split("/", 2)[1:2]
             for part in (*(first if isinstance(first, list) else [first]), Part.ONE, Part.REST):
@@ -117,7 +128,7 @@ class _Earlier:
 
 
 def _place(candidate: Candidate) -> Key:
-    return candidate.rule.type, candidate.rule.matcher.field
+    return candidate.rule.type, candidate.matcher.field
 
 
 def _hosts(host: str) -> Iterator[str]:
@@ -137,13 +148,15 @@ def _methods(wide: Candidate, narrow: Candidate) -> bool:
 
 def _text(candidate: Candidate) -> str:
     """What it matches, as a key; what an exact host rule matches is its host alone."""
-    matcher = candidate.rule.matcher
+    matcher = candidate.matcher
     return "" if candidate.rule.type == "host" and matcher.kind is Kind.EXACT else matcher.text
 
 
 def _head(candidate: Candidate) -> str:
     """What each text starts with that matches."""
-    matcher = candidate.rule.matcher
+    matcher = candidate.matcher
+    if matcher.kind is Kind.RANGE:
+        return ""
     if matcher.kind is Kind.REGEX:
         return matcher.head
     if matcher.kind is not Kind.TEMPLATE:
@@ -154,6 +167,19 @@ def _head(candidate: Candidate) -> str:
             return head + "/"
         head += "/" + part
     return head
+
+
+def _number(candidate: Candidate) -> int:
+    """The number of the one service that it matches, or 0."""
+    matcher = candidate.matcher
+    one = candidate.rule.type == "service" and matcher.kind is Kind.EXACT and matcher.text.isdigit()
+    return int(matcher.text) if one else 0
+
+
+def _within(narrow: Matcher, wide: Matcher) -> bool:
+    """Are all numbers of the one, a number or a range, in the other, a range?"""
+    low, high = narrow.span if narrow.kind is Kind.RANGE else (int(narrow.text), int(narrow.text))
+    return wide.span[0] <= low and high <= wide.span[1]
 
 
 def _general(wide: tuple[str | Part, ...], matcher: Matcher) -> bool:

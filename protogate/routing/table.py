@@ -2,8 +2,8 @@
 Which rule a request gets: all rules, indexed by type and matcher.
 
 The first rule that matches, narrowings and all, decides.  First is: higher C{priority}; then the type, in the order of
-L{TYPES}; then exact, template, prefix (the longer first), regex; then the narrower, by host (exact, C{*.longer},
-C{*.shorter}, any) and by methods; then the place in the file.
+L{TYPES}; then exact, range (the narrower first), template, prefix (the longer first), regex; then the narrower, by host
+(exact, C{*.longer}, C{*.shorter}, any) and by methods; then the place in the file.
 
 A rule that matches is final.  When it is not published, or when none of its entries has a condition that holds, the
 answer is 404: falling through to a wider rule would open what the narrower one was written to close.
@@ -71,7 +71,7 @@ class Named:
         """One more."""
         if self.first < 0:
             self.first = candidate.rank
-        self.names.setdefault(candidate.rule.matcher.field, Texts()).add(candidate)
+        self.names.setdefault(candidate.matcher.field, Texts()).add(candidate)
 
     def find(self, request: Request, best: int, missed: Missed | None) -> int:
         """See L{protogate.routing.index.Bucket.find}.  Of several lines of one header any may match."""
@@ -262,7 +262,7 @@ def _outcome(rule: Rule, route: Route | None, abort: Abort | None) -> str:
 
 def miss(candidate: Candidate, request: Request) -> str:
     """Why a candidate does not fit a request; empty when it does."""
-    rule, matcher = candidate.rule, candidate.rule.matcher
+    rule, matcher = candidate.rule, candidate.matcher
     if rule.type in FIELDS:
         values = [value for _, value in FIELDS[rule.type](request, (matcher.field,))]
         if not values:
@@ -271,7 +271,7 @@ def miss(candidate: Candidate, request: Request) -> str:
         values = [TEXT[rule.type](request)]
     if not any(matcher.matches(value) for value in values):
         shown = ", ".join(f'"{value}"' for value in values)
-        return f"{rule.type} {shown} does not match {matcher.kind.name.lower()} {rule.value}"
+        return f"{rule.type} {shown} does not match {rule.matcher.kind.name.lower()} {rule.value}"
     host = candidate.host
     if host and not (request.host.endswith(host[1:]) if host.startswith("*.") else request.host == host):
         return f'host "{request.host}" is not {host}'
@@ -281,25 +281,27 @@ def miss(candidate: Candidate, request: Request) -> str:
 
 
 def candidates(rules: Iterable[Rule]) -> tuple[Candidate, ...]:
-    """Each rule, once for each of its hosts, in the order in which they decide."""
+    """Each rule, once for each of its hosts and values, in the order in which they decide."""
     places = [
         (
             (
                 -rule.priority,
                 TYPES.index(rule.type),
-                rule.matcher.order,
+                matcher.order,
                 _specificity(host),
                 not rule.methods,
                 rule.index,
             ),
             rule,
+            matcher,
             host,
         )
         for rule in rules
+        for matcher in rule.matcher.each or (rule.matcher,)
         for host in rule.hosts or ("",)
     ]
     places.sort(key=lambda place: place[0])
-    return tuple(Candidate(rank, rule, host) for rank, (_, rule, host) in enumerate(places))
+    return tuple(Candidate(rank, rule, matcher, host) for rank, (_, rule, matcher, host) in enumerate(places))
 
 
 def _specificity(host: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protogate.routing.matchers import Kind, build, host, literal_head, method
+from protogate.routing.matchers import MOST, Kind, blocks, build, host, literal_head, method
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,15 @@ def test_a_name_alone_asks_whether_it_is_there() -> None:
         ("method", "exact", "get", "upper case: GET"),
         ("method", "exact", "GET POST", "no method"),
         ("service", "prefix", "", "needs a value"),
+        ("service", "exact", "", "needs a value"),
+        ("service", "exact", "1,,2", "with commas between them"),
+        ("service", "exact", "a b", "with commas between them"),
+        ("service", "exact", "1, 1", "has 1 twice"),
+        ("service", "exact", "0", "0 is no number of a service"),
+        ("service", "exact", "007", "007 is no number of a service"),
+        ("service", "exact", "1-4294967296", "4294967296 is no number of a service: those are 1 to 4294967295"),
+        ("service", "exact", "9-5", "9-5 is no range: the lower number comes first"),
+        ("service", "exact", "5-5", "5-5 is no range"),
         ("host", "exact", "*", "every host"),
         ("host", "exact", "a.test:80", "without a port"),
         ("host", "exact", "bücher.test", "ASCII form: xn--bcher-kva.test"),
@@ -116,6 +125,25 @@ def test_a_name_alone_asks_whether_it_is_there() -> None:
 def test_values_that_are_refused(type_: str, kind: str, value: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         build(type_, kind, value)
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000))
+def test_the_blocks_of_a_range_are_the_range(one: int, two: int) -> None:
+    low, high = min(one, two), max(one, two)
+    numbers = [number for bits, block in blocks(low, high) for number in range(block << bits, (block + 1) << bits)]
+    assert numbers == list(range(low, high + 1))
+
+
+@given(st.integers(1, MOST), st.integers(1, MOST))
+def test_the_blocks_of_a_range_are_few(one: int, two: int) -> None:
+    assert len(list(blocks(min(one, two), max(one, two)))) <= 62
+
+
+def test_several_services_match_each() -> None:
+    made = build("service", "exact", "7, 10-12 , orders")
+    texts = ("7", "10", "11", "12", "orders", "13", "9", "011", "", "7, 10-12 , orders")
+    assert [bool(made.matches(text)) for text in texts] == [True] * 5 + [False] * 5
+    assert [one.text for one in made.each] == ["7", "10-12", "orders"]
 
 
 def test_narrowings() -> None:

@@ -52,6 +52,13 @@ def warned(*rules: model.Rule) -> list[tuple[str | int, ...]]:
         (rule("*.test", "exact", "host", **FIRST), rule("a.test", "exact", "host")),
         (rule("*.test", "exact", "host", **FIRST), rule("*.a.test", "exact", "host")),
         (rule(".*", "regex", "host", **FIRST), rule("*.a.test", "exact", "host")),
+        # A range.
+        (rule("10-99", "exact", "service"), rule("10-99", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("10-98", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("11-99", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("99", "exact", "service")),
+        (rule("7, 10-99", "exact", "service", **FIRST), rule("20-30, 7, 99", "exact", "service")),
+        (rule(".*", "regex", "service", **FIRST), rule("20-30, 7", "exact", "service")),
         # Narrowed, but not more than the other.
         (rule("/a", hosts=("*.test",), **FIRST), rule("/a", hosts=("a.test", "*.b.test"))),
         (rule("/a", methods=("GET", "PUT"), **FIRST), rule("/a", methods=("PUT",))),
@@ -98,6 +105,14 @@ def test_a_rule_that_can_never_match_is_reported(wide: model.Rule, narrow: model
         (rule("/a", methods=("GET",), **FIRST), rule("/a")),
         (rule("/a", methods=("GET",), **FIRST), rule("/a", methods=("GET", "PUT"))),
         (rule("/", "prefix", **FIRST), rule("a.test", "exact", "host")),
+        (rule("10-99", "exact", "service", **FIRST), rule("10-100", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("9-99", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("50, 100", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("50x", "exact", "service")),
+        (rule("1", "prefix", "service", **FIRST), rule("10-20", "exact", "service")),
+        (rule("1.*", "regex", "service", **FIRST), rule("10-20", "exact", "service")),
+        (rule("10-99", "exact", "service", **FIRST), rule("1", "prefix", "service")),
+        (rule("10-99", "exact", "service", methods=("PUT",), **FIRST), rule("20", "exact", "service")),
     ],
 )
 def test_a_rule_that_can_match_is_not(first: model.Rule, second: model.Rule) -> None:

@@ -232,6 +232,9 @@ def test_zones() -> None:
         ("query", "regex", "p=[0-9]+", {"target": "/?x&p=12"}, {"target": "/?p=1x&p=1"}),
         ("query", "exact", "p", {"target": "/?p"}, {"target": "/?q=p"}),
         ("service", "prefix", "47", {"service": "4711"}, {"service": "11"}),
+        ("service", "exact", "4711", {"service": "4711"}, {"service": ""}),
+        ("service", "exact", "7, shop.Orders", {"service": "shop.Orders"}, {"service": "7, shop.Orders"}),
+        ("service", "exact", "a-b", {"service": "a-b"}, {"service": "a"}),
         ("protocol", "exact", "HTTP/2", {"protocol": "HTTP/2"}, {"protocol": "HTTP/1.1"}),
         ("method", "exact", "PURGE", {"method": "PURGE"}, {"method": "GET"}),
         ("host", "exact", "*.a.test", {"host": "b.a.test"}, {"host": "a.test"}),
@@ -245,6 +248,60 @@ def test_other_types(type_: str, kind: str, value: str, yes: dict[str, Any], no:
     assert chosen(table, ask(**yes)) == 0
     if no is not None:
         assert table.route(ask(**no)) is None
+
+
+RANGES = [
+    rule("1000-1999, 7, orders", "exact", "service"),
+    rule("1500-1509", "exact", "service"),
+    rule("1505, 2000-4294967295", "exact", "service"),
+    rule("1-9", "exact", "service", priority=1),
+    rule("1", "prefix", "service"),
+]
+
+
+@pytest.mark.parametrize(
+    ("service", "index"),
+    [
+        ("1000", 0), ("1999", 0), ("1499", 0), ("1510", 0), ("7", 3), ("orders", 0), ("Orders", None),
+        ("1500", 1), ("1509", 1), ("1505", 2), ("2000", 2), ("4294967295", 2), ("4294967296", None),
+        ("1", 3), ("9", 3), ("10", 4), ("999", None), ("01000", None), ("2000x", None), ("², 2000", None),
+        ("٣٠٠٠", None), ("", None), ("99999999999", None), ("0", None), ("-5", None),
+    ],
+)  # fmt: skip
+def test_numbers_ranges_and_names_of_services(service: str, index: int | None) -> None:
+    table = router(*RANGES)
+    assert table.warnings == []
+    exchange = ask("/", service=service)
+    if index is None:
+        assert table.route(exchange) is None
+    else:
+        assert chosen(table, exchange) == index
+
+
+def test_ranges_are_narrowed_as_other_rules_are() -> None:
+    table = router(
+        rule("1-100", "exact", "service", methods=("PUT",)),
+        rule("1-100", "exact", "service", hosts=("a.test",)),
+        rule("1-1000", "exact", "service"),
+    )
+    assert chosen(table, ask("/", method="PUT", host="b.test", service="50")) == 0
+    assert chosen(table, ask("/", host="a.test", service="50")) == 1
+    assert chosen(table, ask("/", host="b.test", service="50")) == 2
+    with pytest.raises(Abort) as caught:
+        router(rule("1-100", "exact", "service", methods=("PUT",))).route(ask("/", service="50"))
+    assert caught.value.status == 405
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=12), st.integers(1, 310))
+def test_of_the_ranges_that_a_number_is_in_the_narrowest_decides(pairs: list[tuple[int, int]], number: int) -> None:
+    spans = list(dict.fromkeys((min(pair), max(pair) + 1) for pair in pairs))
+    table = router(*(rule(f"{low}-{high}", "exact", "service") for low, high in spans))
+    fits = [(high - low, index) for index, (low, high) in enumerate(spans) if low <= number <= high]
+    exchange = ask("/", service=str(number))
+    if fits:
+        assert chosen(table, exchange) == min(fits)[1]
+    else:
+        assert table.route(exchange) is None
 
 
 def test_any_line_of_a_header_may_match() -> None:
