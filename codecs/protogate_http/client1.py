@@ -92,7 +92,9 @@ class Ask(Calling):
                 lines.append(b"upgrade: %b\r\n" % request.upgrade)
                 if key(request) is None:
                     mine = self.key = new_key()
-                    lines.append(b"sec-websocket-key: %b\r\nsec-websocket-version: 13\r\n" % mine)
+                    lines.append(b"sec-websocket-key: %b\r\n" % mine)
+                    if request.headers.get(b"sec-websocket-version") is None:  # RFC 8441 keeps it
+                        lines.append(b"sec-websocket-version: 13\r\n")
         elif body is not None:
             self.expect = (b"expect", b"100-continue") in request.headers
             length = connection.left = body.length

@@ -605,6 +605,13 @@ def test_websocket(size):
     assert caller.wire.closing
 
 
+def test_a_websocket_version_that_is_there_is_not_said_again():
+    caller = Caller()
+    caller.ask(headers=[(b"sec-websocket-version", b"13")], body=Giver(ends=False).body, upgrade=b"websocket")
+    assert caller.wire.data.count(b"sec-websocket-version") == 1
+    assert caller.wire.data.count(b"sec-websocket-key") == 1
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_websocket_with_a_key_of_our_own(right):
     caller = Caller()
