@@ -112,7 +112,7 @@ class Grpc:
             self._context.count("invalid_deadline")
             return
         request.headers.remove(TIMEOUT)
-        request.deadline = self._context.wheel.now() + seconds
+        request.deadline = (self._context.wheel.now() if request.ledger is None else request.ledger.head) + seconds
 
     def _answered(self, ledger: Ledger | None, malformed: bool, wanted: Kind, response: Response) -> Response:
         kind = kind_of(response.headers)
