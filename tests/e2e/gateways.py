@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -247,9 +247,9 @@ class Origin(NamedTuple):
     running: Neighbour
 
 
-def origin(neighbours: Neighbours, name: str, cwd: Path | None = None) -> Origin:
+def origin(neighbours: Neighbours, name: str, cwd: Path | None = None, arguments: Sequence[str] = ()) -> Origin:
     """Start a server that is beside the tests; it prints C{listening PORT} when it does."""
-    argv = script(name)
+    argv = [*script(name), *arguments]
     running = neighbours.start(argv, ready=lambda output: re.search(r"listening (\d+)\n", output) is not None, cwd=cwd)
     found = re.search(r"listening (\d+)\n", running.output())
     assert found

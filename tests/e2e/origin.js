@@ -1,6 +1,7 @@
 // An upstream on Node's own http server, for the tests beside it.  Prints "listening PORT".
 //
 // /echo       method, target and fields as JSON in x-seen, the body back in chunks as they come
+// /sum        SHA-256 of the body, in hex digits
 // /hello      a body with a length
 // /bytes/N    N bytes, with a length
 // /chunks/N   N chunks, each when the one before has been flushed
@@ -56,6 +57,11 @@ const routes = {
   empty(request, response) {
     response.writeHead(204);
     response.end();
+  },
+  sum(request, response) {
+    const sum = crypto.createHash('sha256');
+    request.on('data', (data) => sum.update(data));
+    request.on('end', () => response.end(sum.digest('hex')));
   },
   refuse(request, response) {
     response.writeHead(413, {'content-type': 'text/plain', connection: 'close'});
