@@ -49,7 +49,7 @@ def test_bytes_come_from_a_file_or_from_standard_input(tmp_path: Path, monkeypat
     [
         (["sotp", "-x", "d5 5"], 2, "-x wants pairs of hex digits"),
         (["sotp", "-x", "d5é0"], 2, "-x wants pairs of hex digits"),
-        (["nothing", "-x", ""], 2, "no codec named 'nothing'; installed: http1, sotp"),
+        (["nothing", "-x", ""], 2, "no codec named 'nothing'; installed: http1, http2, sotp"),
         (["sotp", "not-there"], 1, "No such file or directory: 'not-there'"),
         (["sotp", "-x", "@not-there"], 1, "No such file or directory: 'not-there'"),
     ],

@@ -16,6 +16,7 @@ protogate = ServiceMaker(
 protogate_uv = Reactor("protogate-uv", "protogate.reactor.uv", "uvloop, with its own transports")
 
 http1 = Plugin(IStreamCodec, "http1", "protogate_http.http1.Http1")
+http2 = Plugin(IStreamCodec, "http2", "protogate_http.http2.Http2")
 sotp = Plugin(IStreamCodec, "sotp", "protogate_sotp.codec.Sotp")
 
 sotp_command = Plugin(ICommand, "sotp", "protogate_sotp.command.Command")

@@ -1,0 +1,402 @@
+"""
+The asking side of HTTP/2: what a pool holds.
+
+Rules
+- It may be used before the server's SETTINGS were read, which say how many requests it takes at once.  What only some
+  servers can do waits for them.
+- C{capacity} is what the server takes at once, less what is under way.
+- A request that the server refused, or that stands above its GOAWAY, was surely not processed (RFC 9113, 8.7).
+- A server that is silent while requests are under way is asked for a sign of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred, fail
+from zope.interface import implementer
+
+from protogate.body import Body
+from protogate.connection import specialised
+from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.halves import OPEN, Half
+from protogate.interfaces import IClientConnection
+from protogate.message import CONNECT, Request, Response
+from protogate_http.engine2 import ERRORS
+from protogate_http.fields2 import request_head, told
+from protogate_http.frames2 import CANCEL, LAST, NO_ERROR, REFUSED_STREAM, code_name, goaway
+from protogate_http.grpc import tell_deadline
+from protogate_http.link2 import Link, Settings
+from protogate_http.semantics import accept, bodyless, key
+from protogate_http.shape2 import ENABLE_CONNECT_PROTOCOL, MAX_CONCURRENT_STREAMS
+from protogate_http.stream2 import Ask, Broken, spoiled
+from protogate_http.wire1 import Bad
+
+if TYPE_CHECKING:
+    from protogate.context import Context, Timeouts
+
+INTERIMS: Final = 16
+"""Interim responses to one request."""
+CONTINUE: Final = 1.0
+"""Seconds to wait for the interim response 100 before the body is sent anyway."""
+UNSAID: Final = 100
+"""Requests at once while the server has not said how many."""
+ALIVE: Final = b"alive?\0\0"
+_EXPECT: Final = (b"expect", b"100-continue")
+
+
+@specialised
+@implementer(IClientConnection)
+class Client(Link):
+    """A connection to a server."""
+
+    handlers = {}  # noqa: RUF012
+    limit = UNSAID
+    _up = False
+    _greeted = False
+    _last = 0  # number of the newest request
+    _pinged = 0.0  # when a sign of life was asked for, or 0.0
+
+    def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
+        super().__init__(context, settings, True)
+        self.ready = ready
+        self._held: list[Ask] = []  # requests that wait for SETTINGS
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self._up = True  # a client need not wait for SETTINGS (RFC 9113, 3.4)
+        self.ready(self)
+
+    def most_trailers(self) -> int:
+        return self.context.limits.response_headers
+
+    @property
+    def capacity(self) -> int:
+        """Requests it would take right now."""
+        if self.draining or self.dead or not self._up:
+            return 0
+        left = self.limit - len(self.streams)
+        return left if left > 0 else 0
+
+    # -- requests
+
+    def handle(self, request: Request) -> Deferred[Response]:
+        if not self.capacity:
+            return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
+        upgrade = request.upgrade
+        extended = upgrade not in (None, CONNECT)
+        if extended and self._greeted and not self._extends():
+            return fail(self._cannot())
+        if request.deadline is not None:
+            tell_deadline(request, self.now())
+        try:
+            fields = request_head(request, self.context.count)
+        except Bad as bad:
+            self.context.count(bad.event)
+            return fail(Abort(bad.text, GATEWAY, 500, NEVER))
+        half = Ask(self)
+        if extended and not self._greeted:
+            half.number = None
+        half.fields, half.method, half.upgrade = fields, request.method, upgrade
+        half.heard = half.moved = self.now()
+        if request.body is not None and upgrade is None and _EXPECT in request.headers:
+            half.expect = True
+        self.watch(CONTINUE if half.expect else self.context.timeouts.response_head or inf)
+        answer = half.begin(request)
+        if OPEN in (half.writing, half.reading):
+            self.watch(self.look())
+            if self.settings.ping:
+                self.watch(self.settings.ping)
+        return answer
+
+    def _extends(self) -> bool:
+        return bool(self.engine.remote_settings.get(ENABLE_CONNECT_PROTOCOL) == 1)
+
+    def _cannot(self) -> Abort:
+        self.context.count("extended_connect_refused")
+        text = "the upstream has no extended CONNECT (RFC 8441)"
+        return Abort(text, UPSTREAM, 502, NEVER, error="http_upgrade_failed", detail=text)
+
+    def hold_back(self, stream: Ask) -> None:
+        """It waits for SETTINGS."""
+        self._held.append(stream)
+
+    def halves(self) -> Collection[Half]:
+        return [*self.streams.values(), *self._held] if self._held else self.streams.values()
+
+    def opened(self, stream: Any) -> None:
+        super().opened(stream)
+        self._last = stream.number
+        if stream.number >= LAST - 2:
+            self.draining = True
+        self.due()
+
+    # -- answers
+
+    def SettingsReceived(self, event: Any) -> None:
+        """SETTINGS."""
+        before = self.capacity
+        self.limit = min(self.engine.remote_settings.get(MAX_CONCURRENT_STREAMS, UNSAID), self.settings.streams)
+        if not self._greeted:
+            self._greeted = True
+            held, self._held = self._held, []
+            for half in held:
+                if half.answer is None:
+                    continue  # it was cancelled meanwhile
+                if self._extends():
+                    half.open(False)
+                else:
+                    half.lost(self._cannot())
+        if not before and self.capacity:
+            self.ready(self)
+
+    def end(self) -> None:
+        super().end()
+        self._held = []
+
+    def InformationalResponseReceived(self, event: Any) -> None:
+        """A 1xx."""
+        stream = self.streams.get(event.stream_id)
+        if stream is None:
+            return
+        stream.heard = self.heard
+        stream.interims += 1
+        try:
+            if stream.interims > INTERIMS:
+                self.context.count("too_many_interims")
+                raise Broken("too many interim responses")
+            made = told(event.headers, self.context.limits)
+        except (Bad, Broken) as problem:
+            spoiled(stream, problem.text)
+            return
+        if made.status == 100:
+            self._go(stream)
+        elif stream.request is not None and made.status != 101:
+            stream.request.interim(Response(made.status, made.fields))
+
+    def _go(self, stream: Any) -> None:
+        if stream.expect:
+            stream.expect = False
+            stream.upload()
+
+    def ResponseReceived(self, event: Any) -> None:
+        """The final response."""
+        stream = self.streams.get(event.stream_id)
+        if stream is None or stream.request is None:
+            return
+        stream.heard = self.heard
+        request, ends = stream.request, event.end_stream
+        stream.came = ends
+        try:
+            made = told(event.headers, self.context.limits)
+        except Bad as bad:
+            self.context.count("malformed_response" if bad.event == "malformed_head" else bad.event)
+            spoiled(stream, bad.text)
+            return
+        status, length = made.status, made.length
+        if status < 200 or (ends and length and not bodyless(request.method, status)):
+            spoiled(stream, "a response that is none")
+            return
+        upgrade = request.upgrade
+        if upgrade is not None and upgrade != CONNECT and 200 <= status < 300:
+            status, length = 101, None
+            mine = key(request)
+            if upgrade == b"websocket" and mine is not None:
+                made.fields.append((b"sec-websocket-accept", accept(mine)))
+        if ends and length is not None and bodyless(request.method, status):
+            made.fields.append((b"content-length", b"%d" % length))
+        body = None
+        if not ends:
+            stream.due = None if bodyless(request.method, status) and status != 101 else length
+            body = Body(stream, length)
+        stream.expect = False
+        stream.headed(Response(status, made.fields, body, "HTTP/2"))
+        self._new.append(stream)
+        if ends:
+            stream.ended()
+        else:
+            self.watch(self.context.timeouts.response_stall or inf)
+
+    def fire(self, stream: Any) -> None:
+        stream.fire()
+
+    def PingAcknowledged(self, event: Any) -> None:
+        """It lives."""
+        if event.opaque_data == ALIVE:
+            self._pinged = 0.0
+
+    # -- ends
+
+    def forget(self, stream: Any) -> None:
+        before = self.capacity
+        super().forget(stream)
+        if not before and self.capacity:
+            self.ready(self)
+
+    def GoAwayReceived(self, event: Any) -> None:
+        """The server takes nothing more, and has not looked at what is above that number."""
+        self.draining = True
+        code = event.error_code
+        if code:
+            self.context.count("peer_complained")
+            self.why = Abort(
+                f"the upstream ended the connection: {code_name(code)}", UPSTREAM, 502, IDEMPOTENT,
+                error="connection_terminated",
+            )  # fmt: skip
+        for stream in list(self.streams.values()):
+            if stream.number > event.last_stream_id:
+                self.forget(stream)
+                stream.lost(Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS))
+        if not self.streams:
+            self.rest()
+
+    def leaves(self) -> None:
+        self.draining = True
+        if not self.streams:
+            self.rest()
+
+    def dropped(self, stream: Any, code: int) -> Abort:
+        name = code_name(code)
+        if code == REFUSED_STREAM and stream.response is None:
+            return Abort(
+                "the upstream refused it unread: REFUSED_STREAM",
+                UPSTREAM,
+                502,
+                ALWAYS,
+                error="destination_unavailable",
+            )
+        if self.draining and stream.number > self._last:
+            return Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS)
+        if stream.response is None:
+            return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="connection_terminated")
+        return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
+
+    def spoilt(self, stream: Any, text: str) -> Abort:
+        error = "http_response_header_section_size" if "too large" in text else "http_protocol_error"
+        return Abort(f"bad response: {text}", UPSTREAM, 502, NEVER, error=error)
+
+    def blame(self, text: str) -> Abort:
+        return Abort(f"bad frame: {text}", UPSTREAM, 502, NEVER, error="http_protocol_error")
+
+    def gone(self, half: Half) -> Abort:
+        if self.why is not None:
+            return self.why
+        if half.response is not None:
+            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
+        return Abort(
+            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
+        )
+
+    def rest(self) -> None:
+        self._pinged = 0.0
+        if self.draining and not self.dead:
+            self.context.wheel.soon(self._closes)
+
+    def _closes(self) -> None:
+        if not self.streams and not self.dead:
+            self.pull()
+            self.close()
+
+    def drain(self) -> None:
+        if self.draining or self.dead:
+            return
+        self.draining = True
+        self.put(goaway(0, NO_ERROR))
+        if not self.streams:
+            self.close()
+
+    # -- clocks
+
+    def patience(self) -> float:
+        return self.context.timeouts.upstream_stall
+
+    def late(self, now: float) -> float:
+        times = self.context.timeouts
+        stall = times.upstream_stall
+        if stall and self.stalled(now) >= stall:
+            self.context.count("upstream_stall_timeout")
+            return self._leave_it(timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
+        left = self.look() if self.unsent() else inf
+        ping = self.settings.ping
+        if ping and self.streams:
+            left = min(left, self._alive(now, ping))
+            if self.dead:
+                return inf
+        for stream in list(self.streams.values()):
+            left = min(left, self._late_stream(now, times, stream))
+        return left
+
+    def _alive(self, now: float, ping: float) -> float:
+        """Seconds until the next sign of life is asked for, or missed."""
+        quiet = now - self.heard
+        if quiet < ping:
+            self._pinged = 0.0
+            return ping - quiet
+        if not self._pinged:
+            self._pinged = now
+            try:
+                self.engine.ping(ALIVE)
+            except ERRORS:
+                return ping
+            self.due()
+        elif now - self._pinged >= ping:
+            self.context.count("heartbeat_timeout")
+            return self._leave_it(Abort("no sign of life from the upstream", UPSTREAM, 504, IDEMPOTENT))
+        return self._pinged + ping - now
+
+    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+        """Of one request: its window, its answer."""
+        left, stall = inf, times.upstream_stall
+        if stream.expect and now >= stream.moved + CONTINUE:
+            self._go(stream)
+        held = self.queued(stream)
+        if held and stall:
+            if held != stream.held:
+                stream.held, stream.moved = held, now
+            due = stream.moved + stall - now
+            if due <= 0:
+                self.context.count("upstream_stall_timeout")
+                return self._end(stream, timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
+            left = min(left, due, self.look())
+        if stream.response is not None:
+            return min(left, self._late_body(now, times, stream))
+        if stream.writing == OPEN and stream.upgrade is None:
+            return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
+        return min(left, self._late_head(now, times, stream))
+
+    def _late_head(self, now: float, times: Timeouts, stream: Any) -> float:
+        seconds = times.response_head
+        if not seconds:
+            return inf
+        if not stream.flushed and (self.unsent() or self.queued(stream)):
+            stream.moved = now  # the last byte of the request has not left
+        left: float = (stream.flushed or stream.moved) + seconds - now
+        if left <= 0:
+            self.context.count("response_head_timeout")
+            return self._end(stream, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
+        return left
+
+    def _late_body(self, now: float, times: Timeouts, stream: Any) -> float:
+        seconds = times.response_stall
+        if not seconds or stream.reading != OPEN or stream.tunnel:
+            return inf
+        if stream.paused or stream.writing == OPEN:
+            return seconds  # it is not this side that is waited for
+        left: float = stream.heard + seconds - now
+        if left <= 0:
+            self.context.count("response_stall_timeout")
+            return self._end(stream, timeout(Phase.RESPONSE_STALL, UPSTREAM, seconds))
+        return left
+
+    def _end(self, stream: Any, reason: Abort) -> float:
+        stream.cancel(CANCEL)
+        stream.lost(reason)
+        return inf
+
+    def _leave_it(self, reason: Abort) -> float:
+        """The server is not there, or as good as that."""
+        self.why = reason
+        self.abort()
+        return inf

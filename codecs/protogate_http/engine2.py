@@ -1,0 +1,67 @@
+"""
+The seam behind which HTTP/2 is framed and compressed, and its windows are kept: C{ngh2} where it is installed, else
+C{h2}.
+
+An engine has that part of C{ngh2.Connection}'s interface:
+
+    receive_data(bytes)            events() → list             data_to_send() → bytes, as the peer's windows allow
+    send_request(fields, end_stream=) → number                 send_response(number, fields, end_stream=)
+    send_informational_response(number, fields)                send_trailers(number, fields)
+    send_data(number, bytes)       end_stream(number)          queued_body_size(number): bytes taken but not framed
+    reset_stream(number, code)     ping(eight bytes)           acknowledge_received_data(bytes, number)
+    remote_settings: a mapping
+
+Rules
+- C{ngh2} is used as it is, without a layer on the hot path; L{protogate_http.h2engine} gives C{h2} the same face.
+- Events are told apart by the names of their classes.
+- A call on a stream that is over raises one of L{ERRORS}; why it is over follows as an event.
+- GOAWAY is not the engine's: h2 refuses every frame after one.  L{protogate_http.link2} writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from h2.exceptions import H2Error
+
+from protogate_http.h2engine import H2Engine
+from protogate_http.shape2 import WINDOW, Shape
+
+ngh2: Any
+try:
+    import ngh2
+except ImportError:  # pragma: no cover - the extra `ngh2`
+    ngh2 = None
+
+ENGINES: Final = ("ngh2", "h2") if ngh2 is not None else ("h2",)
+"""Those installed, best first."""
+ERRORS: Final[tuple[type[Exception], ...]] = (H2Error,) if ngh2 is None else (H2Error, ngh2.NGH2Error)
+"""What a call on a stream, or a connection, that is over raises."""
+
+
+def _ngh2(shape: Shape) -> Any:
+    # What is longer than we take is still decoded, so that it can be refused by itself and the table stays right.
+    engine = ngh2.Connection(
+        ngh2.Role.CLIENT if shape.client else ngh2.Role.SERVER,
+        ngh2.Configuration(
+            auto_window_update=False,
+            max_inbound_header_list_size=4 * shape.fields,
+            max_inbound_header_count=4 * shape.count,
+            max_continuations=64,
+            max_send_header_block_length=1 << 20,
+            stream_reset_rate_limit=(1 << 30, 1 << 30),  # ours counts
+            glitch_rate_limit=(1 << 30, 1 << 30),
+        ),
+    )
+    engine.initiate_connection(shape.settings())
+    engine.set_local_window_size(shape.streams * WINDOW)  # a stream that nobody reads must not stop the others
+    return engine
+
+
+_MAKERS: Final[dict[str, Callable[[Shape], Any]]] = {"ngh2": _ngh2, "h2": H2Engine}
+
+
+def make(name: str, shape: Shape) -> Any:
+    """An engine that has said its SETTINGS."""
+    return _MAKERS[name](shape)

@@ -1,0 +1,337 @@
+"""
+Fields as HTTP/2 has them (RFC 9113, 8): which a message must have, which it must not, and how they become those of
+L{protogate.message} and back.
+
+Rules
+- The engines are not relied on: each lets something else through.  A message with two readings is none.
+- What is sent is checked once more, as L{protogate_http.semantics} does for HTTP/1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from protogate.message import CONNECT, Field, Headers, Request
+from protogate_http.semantics import _HOST as HOST
+from protogate_http.semantics import _TEXT as TEXT
+from protogate_http.semantics import (
+    OURS,
+    SPECIAL,
+    TE_TRAILERS,
+    UPGRADES,
+    _named,
+    _trailers,
+    aim,
+    bodyless,
+    listed,
+)
+from protogate_http.wire1 import KNOWN, LONG, NUMBER, REMEMBERED, TOKEN, Bad, low
+
+if TYPE_CHECKING:
+    from protogate.context import Limits
+
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
+_VALUE: Final = re.compile(rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*+(?<![\t ]))?|").fullmatch
+"""Nothing but text, and no space at either end (RFC 9113, 8.2.1)."""
+_TARGET: Final = re.compile(rb"[\x21-\x7e]++").fullmatch
+_REQUEST: Final = frozenset((b":method", b":scheme", b":authority", b":path", b":protocol"))
+_FORBIDDEN: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
+"""Fields of the connection make a message malformed (RFC 9113, 8.2.2)."""
+_MALFORMED: Final = "malformed_head"
+_STATUS: Final = re.compile(rb"[1-5][0-9][0-9]").fullmatch
+STATUS: Final = [(b":status", b"%d" % status) for status in range(600)]
+
+_good: Final[dict[Field, bool]] = {}
+"""Fields that come again and again, of names that hold no secret."""
+
+
+class Asked:
+    """
+    A request, as its fields say it.
+
+    @ivar length: of content-length, or None.
+    @ivar expect: 100-continue is expected.
+    """
+
+    __slots__ = ("authority", "expect", "fields", "length", "method", "scheme", "target", "upgrade")
+
+    def __init__(self) -> None:
+        self.method = self.scheme = self.target = self.authority = b""
+        self.fields = Headers()
+        self.length: int | None = None
+        self.upgrade: bytes | None = None
+        self.expect = False
+
+
+def _pseudo(fields: Sequence[Field], known: frozenset[bytes]) -> tuple[dict[bytes, bytes], int]:
+    """
+    Pseudo-header fields, and where the others begin.
+
+    @raise Bad: one is unknown, or there twice.
+    """
+    pseudo: dict[bytes, bytes] = {}
+    at = 0
+    for name, value in fields:
+        if name[:1] != b":":
+            break
+        if name not in known or name in pseudo:
+            raise Bad("an unknown or repeated pseudo-header field", 400, _MALFORMED)
+        pseudo[name] = value
+        at += 1
+    return pseudo, at
+
+
+def _others(fields: Iterable[Field], kept: list[Field]) -> tuple[list[Field], list[bytes]]:
+    """
+    Sort fields into those to keep, those that mean something here, and the crumbs of cookies.
+
+    @raise Bad: what is none (RFC 9113, 8.2.1).
+    """
+    special: list[Field] = []
+    crumbs: list[bytes] = []
+    for field in fields:
+        name, value = field
+        if field not in _good:
+            if not _NAME(name) or not _VALUE(value):
+                raise Bad("a field that is none", 400, _MALFORMED)
+            if name in REMEMBERED and len(value) < LONG:
+                if len(_good) >= KNOWN:
+                    _good.clear()
+                _good[name, value] = True
+        if name in SPECIAL:
+            if name in _FORBIDDEN:
+                raise Bad("a field of the connection", 400, _MALFORMED)
+            special.append((name, value))
+        elif name == b"cookie":
+            crumbs.append(value)
+        else:
+            kept.append((name, value))
+    return special, crumbs
+
+
+def asked(head: Sequence[Field], limits: Limits) -> Asked:
+    """
+    A request.
+
+    @raise Bad: it is malformed (RFC 9113, 8.1.1), or goes beyond a limit.
+    """
+    made = Asked()
+    try:
+        _ask(made, head, limits)
+    except Bad as bad:
+        names = dict(head[:8])
+        bad.start = (names.get(b":method", b""), names.get(b":path", b""))
+        bad.fields = [field for field in head if field[0][:1] != b":"]
+        raise
+    return made
+
+
+def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: PLR0912, PLR0915  one branch a rule
+    pseudo, at = _pseudo(head, _REQUEST)
+    method, target = pseudo.get(b":method"), pseudo.get(b":path")
+    authority, protocol = pseudo.get(b":authority"), pseudo.get(b":protocol")
+    if not method or not TOKEN(method):
+        raise Bad("bad :method", 400, _MALFORMED)
+    if target is not None and (len(target) > limits.request_line or not _TARGET(target)):
+        if len(target) > limits.request_line:
+            raise Bad("the request target is too long", 414, "request_line_too_long")
+        raise Bad("bad :path", 400, "bad_target")
+    if len(head) - at > limits.header_count:
+        raise Bad("too many header fields", 431, "too_many_headers")
+    sizes = [len(name) + len(value) + 4 for name, value in head[at:]]
+    if sizes and max(sizes) > limits.header_line:
+        raise Bad("header line too long", 431, "header_line_too_long")
+    if sum(sizes) > limits.headers:
+        raise Bad("the header fields are too large", 431, "headers_too_large")
+    kept = made.fields
+    special, crumbs = _others(head[at:] if at else head, kept)
+    host: bytes | None = None
+    trailers = False
+    for name, value in special:
+        if name == b"host":
+            if host is not None:
+                raise Bad("more than one Host", 400, "bad_host")
+            host = value
+        elif name == b"content-length":
+            if made.length is not None or not NUMBER(value):
+                raise Bad("bad Content-Length", 400, "bad_framing")
+            made.length = int(value)
+        elif name == b"expect":
+            if value.lower() != b"100-continue":
+                raise Bad("unknown expectation", 417, "unknown_expectation")
+            if not made.expect:
+                kept.append((b"expect", b"100-continue"))
+            made.expect = True
+        elif name == b"te":
+            if value.lower() != b"trailers":
+                raise Bad("te may be trailers alone", 400, _MALFORMED)
+            trailers = True
+    if crumbs:
+        kept.append((b"cookie", b"; ".join(crumbs)))  # RFC 9113, 8.2.3
+    if trailers:
+        kept.append(TE_TRAILERS)
+    if method == b"CONNECT" and protocol is None:
+        if target is not None or b":scheme" in pseudo or not authority:
+            raise Bad("CONNECT has an authority, and nothing else", 400, _MALFORMED)
+        aim(method, authority, None)
+        made.method, made.authority, made.upgrade = method, authority, CONNECT
+        return
+    if not target or not pseudo.get(b":scheme"):
+        raise Bad(":scheme and :path are due", 400, _MALFORMED)
+    if authority is None and not host:
+        raise Bad("no :authority", 400, "bad_host")
+    if (authority is not None and not HOST(authority)) or (host is not None and not HOST(host)):
+        raise Bad("bad :authority", 400, "bad_host")
+    if authority is not None and host is not None and authority.lower() != host.lower():
+        raise Bad(":authority and Host differ", 400, "bad_host")
+    if target[:1] != b"/" and target != b"*":
+        raise Bad("bad :path", 400, "bad_target")
+    if protocol is not None:
+        if method != b"CONNECT":
+            raise Bad(":protocol is for CONNECT", 400, _MALFORMED)
+        if protocol.lower() not in UPGRADES:
+            raise Bad("unknown :protocol", 501, "unknown_protocol")
+        made.upgrade, method = protocol.lower(), b"GET"
+    made.target, made.authority = aim(method, target, authority or host)
+    made.method, made.scheme = method, pseudo[b":scheme"]
+
+
+class Told:
+    """
+    A response, as its fields say it.
+
+    @ivar length: of content-length, or None.
+    """
+
+    __slots__ = ("fields", "length", "status")
+
+    def __init__(self, status: int, fields: Headers, length: int | None) -> None:
+        self.status, self.fields, self.length = status, fields, length
+
+
+_RESPONSE: Final = frozenset((b":status",))
+
+
+def told(head: Sequence[Field], limits: Limits) -> Told:
+    """
+    A response.
+
+    @raise Bad: it is malformed, or larger than it may be.
+    """
+    pseudo, at = _pseudo(head, _RESPONSE)
+    status = pseudo.get(b":status", b"")
+    if not _STATUS(status):
+        raise Bad("bad :status", 502, _MALFORMED)
+    if sum(len(name) + len(value) + 4 for name, value in head) > limits.response_headers:
+        raise Bad("the header fields are too large", 502, "response_headers_too_large")
+    kept = Headers()
+    special, crumbs = _others(head[at:], kept)
+    length: int | None = None
+    for name, value in special:
+        if name == b"content-length":
+            if length is not None or not NUMBER(value):
+                raise Bad("bad Content-Length", 502, "bad_framing")
+            length = int(value)
+    kept.extend((b"cookie", crumb) for crumb in crumbs)
+    return Told(int(status), kept, length)
+
+
+def trailed(head: Sequence[Field], most: int) -> list[Field] | None:
+    """
+    Trailers that may be trailers, or None.
+
+    @raise Bad: they are malformed, or too large.
+    """
+    if sum(len(name) + len(value) + 4 for name, value in head) > most:
+        raise Bad("the trailers are too large", 431, "trailers_too_large")
+    kept: list[Field] = []
+    _, crumbs = _others(head, kept)
+    del crumbs  # no trailer
+    return _trailers(kept) or None
+
+
+# -- what is sent
+
+_fine: Final[dict[Field, bool]] = {}
+
+
+def compose(out: list[Field], headers: Iterable[Field], count: Callable[[str], None]) -> None:
+    """Append those fields that may be sent; what is none is dropped and counted."""
+    for field in headers:
+        if field in _fine:
+            out.append(field)
+            continue
+        name, value = low(field[0]), field[1]
+        if value.translate(None, TEXT) or (name not in OURS and not _named(name)):
+            count("invalid_field_dropped")
+        elif name in OURS:
+            if name == b"te" and b"trailers" in listed(value):
+                out.append(TE_TRAILERS)
+        else:
+            made = (name, value.strip(b" \t"))
+            out.append(made)
+            if name in REMEMBERED and len(value) < LONG and made == field:
+                if len(_fine) >= KNOWN:
+                    _fine.clear()
+                _fine[made] = True
+
+
+def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Field]:
+    """Of trailers to be sent, those that may be trailers."""
+    out: list[Field] = []
+    if trailers:
+        compose(out, _trailers([(low(name), value) for name, value in trailers]), count)
+    return out
+
+
+_KEYS: Final = frozenset((b"sec-websocket-key", b"sec-websocket-accept"))
+
+
+def without_key(fields: Iterable[Field]) -> list[Field]:
+    """A handshake of WebSocket has no key here (RFC 8441, 5)."""
+    return [field for field in fields if field[0] not in _KEYS]
+
+
+def request_head(request: Request, count: Callable[[str], None]) -> list[Field]:
+    """
+    The fields of a request.
+
+    @raise Bad: it cannot be said.
+    """
+    method, upgrade, target, authority = request.method, request.upgrade, request.target, request.authority
+    if not TOKEN(method) or (authority and not _TARGET(authority)):
+        raise Bad("a request that cannot be written as HTTP/2", 500, "invalid_request_refused")
+    out: list[Field] = [(b":method", b"CONNECT" if upgrade is not None else method)]
+    if method != b"CONNECT":
+        if not _TARGET(target):
+            raise Bad("a request that cannot be written as HTTP/2", 500, "invalid_request_refused")
+        out += ((b":scheme", request.scheme), (b":path", target))
+    if authority:
+        out.append((b":authority", authority))
+    if upgrade is not None:
+        if method != b"CONNECT":
+            out.append((b":protocol", upgrade))
+        compose(out, without_key(request.headers), count)
+        return out
+    compose(out, request.headers, count)
+    body = request.body
+    if body is not None and body.length is not None:
+        out.append((b"content-length", b"%d" % body.length))
+    elif body is None and method in (b"POST", b"PUT", b"PATCH"):
+        out.append((b"content-length", b"0"))
+    return out
+
+
+def length_of(method: bytes, status: int, fields: Headers) -> bytes | None:
+    """The content-length that a response without content describes its content with, or None."""
+    if status == 204 or not bodyless(method, status):
+        return None
+    value = fields.get(b"content-length")
+    return value if value is not None and NUMBER(value) else None
+
+
+def leave(fields: Any) -> Headers:
+    """Of a head that was refused: fields that are not of the connection."""
+    return Headers([field for field in fields if field[0] not in SPECIAL])

@@ -1,0 +1,187 @@
+"""
+What both engines leave to us: where the frames of HTTP/2 begin and end (RFC 9113, 4.1), how many of a kind came, and
+frames that we write ourselves.
+
+Rules
+- Nothing is decoded here but the nine bytes of a head; what they say is for the engine to judge.
+- Frames that cost the peer nothing and us something are counted against what the peer got done: L{Walker.spend}.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM: Final = 1
+ACK: Final = 1
+END_HEADERS: Final = 4
+PADDED: Final = 8
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client says first (RFC 9113, 3.4)."""
+
+NO_ERROR: Final = 0
+PROTOCOL_ERROR: Final = 1
+INTERNAL_ERROR: Final = 2
+REFUSED_STREAM: Final = 7
+CANCEL: Final = 8
+ENHANCE_YOUR_CALM: Final = 11
+CODES: Final = (
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+)
+"""Names of error codes (RFC 9113, 7)."""
+
+LAST: Final = (1 << 31) - 1
+"""The highest number of a stream."""
+
+MOST_CONTINUATIONS: Final = 32
+"""Of the fields of one message."""
+_EVENTS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        PRIORITY: "priority_flood",
+        RST_STREAM: "reset_flood",
+        SETTINGS: "settings_flood",
+        PING: "ping_flood",
+        CONTINUATION: "continuation_flood",
+        WINDOW_UPDATE: "window_flood",
+    }
+)
+"""Frames that are cheap to send, and the counter of whoever sends too many of them."""
+
+
+def code_name(code: int) -> str:
+    """Of an error code."""
+    return CODES[code] if code < len(CODES) else hex(code)
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """A frame."""
+    return b"%b%c%c%b%b" % (len(payload).to_bytes(3, "big"), kind, flags, stream.to_bytes(4, "big"), payload)
+
+
+def goaway(last: int, code: int, text: str = "") -> bytes:
+    """A GOAWAY (RFC 9113, 6.8)."""
+    return frame(GOAWAY, 0, 0, struct.pack(">II", last, code) + text.encode("ascii", "replace")[:120])
+
+
+class Flood(Exception):
+    """
+    The peer makes work and does none.
+
+    @ivar event: name of the counter.
+    """
+
+    def __init__(self, event: str) -> None:
+        super().__init__(event.replace("_", " "))
+        self.event = event
+
+
+class Walker:
+    """
+    Follows the frames of one direction.
+
+    @ivar most: how many cheap frames of one kind there may be, beyond those that real work has paid for.
+    @ivar block: a HEADERS came whose CONTINUATION is due.
+    """
+
+    __slots__ = ("_head", "_left", "_preface", "_spent", "block", "most")
+
+    def __init__(self, most: int, preface: bool) -> None:
+        self.most = most
+        self.block = False
+        self._left = 0  # bytes of the frame under way that are still to come
+        self._head = b""  # part of a head
+        self._preface = len(PREFACE) if preface else 0
+        self._spent: dict[int, int] = {}
+
+    @property
+    def within(self) -> bool:
+        """Whether a frame, or the fields of a message, is incomplete."""
+        return bool(self._left or self._head or self.block)
+
+    def feed(self, data: bytes) -> None:
+        """
+        Some bytes.
+
+        @raise Flood: there were too many of a kind.
+        """
+        at, size = self._preface, len(data)
+        if at:
+            self._preface = max(at - size, 0)
+            if at >= size:
+                return
+        elif self._left >= size:
+            self._left -= size
+            return
+        else:
+            at = self._left
+        self._left = 0
+        if self._head:
+            missing = 9 - len(self._head)
+            head = self._head + data[at : at + missing]
+            at += missing
+            if len(head) < 9:
+                self._head = head
+                return
+            self._head = b""
+            at += self._frame(head, 0)
+        while at + 9 <= size:
+            at += 9 + self._frame(data, at)
+        if at > size:
+            self._left = at - size
+        else:
+            self._head = data[at:]
+
+    def _frame(self, data: bytes, at: int) -> int:
+        """The head of a frame; its length."""
+        length, kind, flags = data[at] << 16 | data[at + 1] << 8 | data[at + 2], data[at + 3], data[at + 4]
+        if kind == DATA:
+            if not length and not flags & END_STREAM:
+                self.spend(DATA, "empty_data_flood")
+        elif kind == HEADERS:
+            self.block = not flags & END_HEADERS
+            self._spent[CONTINUATION] = 0
+        else:
+            if kind == CONTINUATION:
+                self.block = not flags & END_HEADERS
+            event = _EVENTS.get(kind)
+            if event is not None and not (flags & ACK and kind in (SETTINGS, PING)):
+                self.spend(kind, event)
+        return length
+
+    def spend(self, kind: int, event: str) -> None:
+        """
+        One more of the cheap ones.
+
+        @raise Flood: that was too many.
+        """
+        spent = self._spent[kind] = self._spent.get(kind, 0) + 1
+        most = self.most
+        if kind == CONTINUATION:
+            most = MOST_CONTINUATIONS
+        elif kind == WINDOW_UPDATE:
+            most *= 16  # those of a fast reader are many
+        if spent > most:
+            raise Flood(event)
+
+    def earn(self) -> None:
+        """The peer got something done: a request that was answered, or some bytes of content."""
+        for kind, spent in self._spent.items():
+            if spent:
+                self._spent[kind] = spent - 1

@@ -1,0 +1,325 @@
+"""
+C{h2} behind the seam of L{protogate_http.engine2}.
+
+Rules
+- Frames are handed to h2 one by one, so that what it says of one is not lost in what the next one does.
+- A queue for each stream: h2 refuses what the window does not allow.
+- h2 never sees a GOAWAY, since it would refuse every frame after it, nor MAX_CONCURRENT_STREAMS, since to it one stream
+  too many is the end of the connection: who uses this refuses the stream.
+- Its own checks of fields and of content-length are off: L{protogate_http.fields2} and the streams make them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Any, Final
+
+import h2.events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import H2Error, ProtocolError, StreamClosedError
+from h2.settings import SettingCodes, Settings
+
+from protogate_http.frames2 import CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PREFACE, SETTINGS, frame
+from protogate_http.shape2 import FRAME, MAX_CONCURRENT_STREAMS, WINDOW, Shape
+
+
+class Event:
+    """What happened; attributes as those of ngh2's."""
+
+    stream_id = 0
+    headers: Any = ()
+    data = b""
+    error_code = 0
+    last_stream_id = 0
+    end_stream = False
+    local_error: Exception | None = None
+    opaque_data = b""
+    debug_data = b""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+
+class RequestReceived(Event):
+    """A request."""
+
+
+class ResponseReceived(Event):
+    """A final response."""
+
+
+class InformationalResponseReceived(Event):
+    """A 1xx."""
+
+
+class TrailersReceived(Event):
+    """Trailers, which end the stream."""
+
+
+class DataReceived(Event):
+    """Content; its padding is credited already."""
+
+
+class StreamReset(Event):
+    """RST_STREAM came."""
+
+
+class StreamClosed(Event):
+    """Both directions are over."""
+
+
+class SettingsReceived(Event):
+    """SETTINGS came."""
+
+
+class PingAcknowledged(Event):
+    """A PING of ours came back."""
+
+
+class GoAwayReceived(Event):
+    """GOAWAY came."""
+
+
+class ConnectionClosed(Event):
+    """It is over: the peer broke the rules."""
+
+
+_RECEIVED: Final = {
+    h2.events.RequestReceived: RequestReceived,
+    h2.events.ResponseReceived: ResponseReceived,
+    h2.events.InformationalResponseReceived: InformationalResponseReceived,
+    h2.events.TrailersReceived: TrailersReceived,
+}
+
+
+class H2Engine:
+    """See L{protogate_http.engine2}."""
+
+    def __init__(self, shape: Shape) -> None:
+        connection = self._connection = H2Connection(
+            H2Configuration(
+                client_side=shape.client,
+                header_encoding=None,  # bytes
+                validate_inbound_headers=False,
+                validate_outbound_headers=False,
+                normalize_outbound_headers=False,
+                normalize_inbound_headers=False,
+            )
+        )
+        settings = shape.settings()
+        streams = settings.pop(MAX_CONCURRENT_STREAMS, None)
+        connection.local_settings = Settings(
+            shape.client, {SettingCodes(code): value for code, value in settings.items()}
+        )
+        connection.decoder.max_header_list_size = 4 * shape.fields
+        connection.max_inbound_frame_size = FRAME
+        connection.initiate_connection()
+        connection.increment_flow_control_window((shape.streams - 1) * WINDOW)
+        self._late = b""
+        if streams is not None:
+            self._late = frame(SETTINGS, 0, 0, struct.pack(">HI", MAX_CONCURRENT_STREAMS, streams))
+        self._client = shape.client
+        self._queues: dict[int, deque[bytes]] = {}
+        self._sizes: dict[int, int] = {}
+        self._tails: dict[int, list[Any] | None] = {}
+        self._events: list[Event] = []
+        self._buffer = b""
+        self._preface = not shape.client
+        self._block = False
+        self._over = False
+
+    @property
+    def remote_settings(self) -> Any:
+        """Of the peer."""
+        return self._connection.remote_settings
+
+    # -- in
+
+    def receive_data(self, data: bytes) -> None:
+        """Some bytes."""
+        buffer = self._buffer + data
+        if self._preface:
+            if len(buffer) < len(PREFACE) and PREFACE.startswith(buffer):
+                self._buffer = buffer
+                return
+            self._preface = False
+            if not self._take(buffer[: len(PREFACE)]):
+                return
+            buffer = buffer[len(PREFACE) :]
+        at, size = 0, len(buffer)
+        while at + 9 <= size:
+            length = int.from_bytes(buffer[at : at + 3], "big")
+            end = at + 9 + length
+            if end > size and length <= FRAME:
+                break
+            if not self._frame(buffer[at : min(end, size)]):
+                return
+            at = end
+        self._buffer = buffer[at:]
+
+    def _frame(self, data: bytes) -> bool:
+        kind, flags = data[3], data[4]
+        if kind == GOAWAY and not self._block and len(data) >= 17 and data[5:9] == b"\0\0\0\0":
+            last, code = struct.unpack(">II", data[9:17])
+            self._events.append(GoAwayReceived(last_stream_id=last & 0x7FFFFFFF, error_code=code, debug_data=data[17:]))
+            return True
+        if kind in (HEADERS, CONTINUATION):
+            self._block = not flags & END_HEADERS
+        return self._take(data)
+
+    def _take(self, data: bytes) -> bool:
+        try:
+            events = self._connection.receive_data(data)
+        except StreamClosedError as error:  # h2 has reset it
+            for event in error._events:
+                self._tell(event)
+            return True
+        except (ProtocolError, H2Error) as error:
+            self._over, self._buffer = True, b""
+            code = int(getattr(error, "error_code", ErrorCodes.PROTOCOL_ERROR))
+            self._events.append(ConnectionClosed(error_code=code, debug_data=str(error).encode()))
+            return False
+        for event in events:
+            self._tell(event)
+        return True
+
+    def _tell(self, event: Any) -> None:
+        kind, number = type(event), getattr(event, "stream_id", 0) or 0
+        made = _RECEIVED.get(kind)
+        if made is not None:
+            ends = getattr(event, "stream_ended", None) is not None
+            stream = self._connection.streams.get(number)
+            if stream is not None:
+                stream._expected_content_length = None
+            self._events.append(made(stream_id=number, headers=event.headers, end_stream=ends))
+        elif kind is h2.events.DataReceived:
+            padding = event.flow_controlled_length - len(event.data)
+            if padding:
+                self.acknowledge_received_data(padding, number)
+            ends = event.stream_ended is not None
+            self._events.append(DataReceived(stream_id=number, data=event.data, end_stream=ends))
+        elif kind is h2.events.StreamReset:
+            self._forget(number)
+            self._events.append(StreamReset(stream_id=number, error_code=int(event.error_code)))
+            self._events.append(StreamClosed(stream_id=number, error_code=int(event.error_code)))
+        elif kind is h2.events.RemoteSettingsChanged:
+            self._events.append(SettingsReceived())
+        elif kind is h2.events.PingAckReceived:
+            self._events.append(PingAcknowledged(opaque_data=event.ping_data))
+        elif kind is h2.events.StreamEnded:
+            self._check(number)
+
+    def _check(self, number: int) -> None:
+        """Tell when both directions are done."""
+        stream = self._connection.streams.get(number)
+        if stream is None or stream.closed:
+            self._forget(number)
+            self._events.append(StreamClosed(stream_id=number))
+
+    def events(self) -> list[Event]:
+        """What happened since."""
+        events, self._events = self._events, []
+        return events
+
+    # -- out
+
+    def data_to_send(self) -> bytes:
+        """Frames."""
+        for number in list(self._queues):
+            self._pump(number)
+        data = self._connection.data_to_send()
+        if self._late and data:  # behind the first SETTINGS
+            data, self._late = data + self._late, b""
+        return data
+
+    def _pump(self, number: int) -> None:
+        connection, queue = self._connection, self._queues[number]
+        try:
+            while queue:
+                piece = queue[0]
+                room = min(connection.local_flow_control_window(number), connection.max_outbound_frame_size)
+                if room <= 0:
+                    return
+                if len(piece) <= room:
+                    queue.popleft()
+                else:
+                    piece, queue[0] = piece[:room], piece[room:]
+                connection.send_data(number, piece)
+                self._sizes[number] -= len(piece)
+            if number in self._tails:
+                trailers = self._tails[number]
+                self._forget(number)
+                if trailers:
+                    connection.send_headers(number, trailers, end_stream=True)
+                else:
+                    connection.end_stream(number)
+                self._check(number)
+        except H2Error:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self._queues.pop(number, None)
+        self._sizes.pop(number, None)
+        self._tails.pop(number, None)
+
+    def send_request(self, fields: list[Any], end_stream: bool = False) -> int:
+        """A new stream."""
+        number: int = self._connection.get_next_available_stream_id()
+        self._connection.send_headers(number, fields, end_stream=end_stream)
+        return number
+
+    def send_response(self, number: int, fields: list[Any], end_stream: bool = False) -> None:
+        """The final response."""
+        self._connection.send_headers(number, fields, end_stream=end_stream)
+        if end_stream:
+            self._check(number)
+
+    def send_informational_response(self, number: int, fields: list[Any]) -> None:
+        """A 1xx."""
+        self._connection.send_headers(number, fields)
+
+    def send_data(self, number: int, data: bytes) -> None:
+        """Content; it is queued."""
+        queue = self._queues.get(number)
+        if queue is None:
+            queue = self._queues[number] = deque()
+        queue.append(data)
+        self._sizes[number] = self._sizes.get(number, 0) + len(data)
+
+    def end_stream(self, number: int) -> None:
+        """Nothing comes behind what is queued."""
+        self.send_trailers(number, None)
+
+    def send_trailers(self, number: int, fields: list[Any] | None) -> None:
+        """Trailers, behind what is queued."""
+        self._queues.setdefault(number, deque())
+        self._tails[number] = fields
+
+    def queued_body_size(self, number: int) -> int:
+        """Bytes that wait for a window."""
+        return self._sizes.get(number, 0)
+
+    def reset_stream(self, number: int, code: int) -> None:
+        """RST_STREAM."""
+        self._forget(number)
+        try:
+            self._connection.reset_stream(number, code)
+        except H2Error:
+            return
+        self._events.append(StreamClosed(stream_id=number, error_code=code))
+
+    def ping(self, data: bytes) -> None:
+        """PING."""
+        self._connection.ping(data)
+
+    def acknowledge_received_data(self, amount: int, number: int) -> None:
+        """Credit for bytes that were consumed, on the stream and on the connection."""
+        if self._over:
+            return
+        try:
+            self._connection.acknowledge_received_data(amount, number)
+        except H2Error:  # the stream is over: the connection's alone
+            self._connection.increment_flow_control_window(amount)

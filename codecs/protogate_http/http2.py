@@ -1,0 +1,48 @@
+"""HTTP/2 as a codec: what configuration and listeners know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from zope.interface import implementer
+
+from protogate.interfaces import IClientConnection, IDescribedCodec, IService, IStreamCodec
+from protogate_http.client2 import Client
+from protogate_http.engine2 import ENGINES
+from protogate_http.frames2 import PREFACE
+from protogate_http.grpcservice import Grpc
+from protogate_http.link2 import Settings
+from protogate_http.server2 import Server
+
+if TYPE_CHECKING:
+    from protogate.context import Context
+
+
+@implementer(IStreamCodec, IDescribedCodec)
+class Http2:
+    """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
+
+    name = "http2"
+    alpn = (b"h2",)
+    distribution = "protogate"
+    lacks = frozenset(("deadline",))
+    depends: Mapping[str, str] = MappingProxyType({"upgrade": "peers without RFC 8441"})
+
+    def __init__(self, engine: str = ENGINES[0]) -> None:
+        self.settings = Settings(engine)
+
+    def sniff(self, prefix: bytes) -> bool | None:
+        """The preface of a client."""
+        if prefix.startswith(PREFACE):
+            return True
+        return None if PREFACE.startswith(prefix) else False
+
+    def server(self, service: IService, context: Context) -> Server:
+        """A connection from a client."""
+        return Server(Grpc(service, context), context, self.settings)
+
+    def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
+        """A connection to an upstream."""
+        return Client(ready, context, self.settings)
