@@ -13,7 +13,7 @@ empty :=
 HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 
 # command:package of what the benches put beside the gateway, or look at it with.
-RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk strace:strace valgrind:valgrind perf:linux-perf
+RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk h2load:nghttp2-client strace:strace valgrind:valgrind perf:linux-perf
 
 # Of what a wheel is made, and what is tried against the compiled one: suites that go through public seams, without
 # those of e2e that measure.

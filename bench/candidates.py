@@ -8,23 +8,30 @@ Rules
 
 from __future__ import annotations
 
-import http.client
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted.application.reactors import getReactorTypes
 
 import configuration
+import probe
 from others import caddy, envoy, haproxy, nginx
 from others.plan import Plan
-from processes import Process, binary, free_port
+from processes import HERE, Process, binary, free_port
 
 GATEWAY_CORE, LOAD_CORE = "0", "1"
 SMALL, LARGE, HUGE = "/api/v1/orders/4711?verbose=1", "/large/100k", "/large/10m"
 """Paths that the upstream knows."""
+GRPC: Final = "/bench.Orders/Get"
+"""A method of gRPC that the upstream answers, if it speaks HTTP/2."""
+GRPC_FIELDS: Final = {"content-type": "application/grpc", "te": "trailers"}
+MESSAGE: Final = b"\0\0\0\0\x64" + b"\x0a\x62" + b"m" * 98
+"""What it is asked and what it answers: one message of 100 bytes, a field of text."""
 SAW: Final = "/saw"
 """Answered with what the upstream saw of the fields that a governed gateway sets."""
 STATUS: Final = "/status"
@@ -34,29 +41,48 @@ ANSWER: Final = json.dumps({"id": 4711, "items": ["a" * 40, "b" * 40, "c" * 40],
 Command = Callable[[Path, int, Plan], list[str]]
 
 
-def upstream(folder: Path) -> Process:
-    """What all gateways ask: an nginx that answers out of memory, or with files."""
-    port, root = free_port(), folder / "html"
-    (root / "large").mkdir(parents=True)
-    for path, size in ((LARGE, 100 * 1024), (HUGE, 10 << 20)):
-        (root / path[1:]).write_bytes(b"0123456789abcde\n" * (size // 16))
+def upstream(folder: Path, speaks: str = "http1") -> Process:
+    """
+    What all gateways ask: an nginx that answers out of memory, or with files.
+
+    @param speaks: C{http1}, C{http2}, or C{sotp}: then it is L{sotp_origin}, which has one answer for all.
+    """
+    port, root, name = free_port(), folder / speaks, f"upstream-{speaks}"
+    if speaks == "sotp":
+        arguments = [sys.executable, str(HERE / "sotp_origin.py"), f"--port={port}"]
+        return Process(arguments, LOAD_CORE, port, folder / f"{name}.log")
+    repeated = b"0123456789abcde\n"
+    for path, data in ((LARGE, repeated * 6400), (HUGE, repeated * (10 << 16)), (GRPC, MESSAGE)):
+        (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (root / path[1:]).write_bytes(data)
     server = f"""
         root {root};
         location / {{ default_type application/json; return 200 '{ANSWER}'; }}
         location = {SAW} {{ return 200 "$http_x_client $http_x_request_id"; }}
         location = {STATUS} {{ stub_status; }}
         location /large/ {{ default_type application/octet-stream; }}
+        location = {GRPC} {{
+            mirror /read;  # or it would answer before it has the message, which no server of gRPC does
+            default_type application/grpc; error_page 405 =200 {GRPC}; add_trailer grpc-status 0;
+        }}
+        location = /read {{ internal; return 204; }}
     """
-    return Process(nginx.command(folder, "upstream", port, server, log=False), LOAD_CORE, port, folder / "upstream.log")
+    command = nginx.command(folder, name, port, server, listen="http2" if speaks == "http2" else "", log=False)
+    return Process(command, LOAD_CORE, port, folder / f"{name}.log")
 
 
 def settings(folder: Path, name: str, port: int, plan: Plan) -> dict[str, Any]:
     """The configuration of a protogate."""
-    patient = {"clientIdle": "1h", "clientHeader": "1h"}
-    log = folder / f"{name}-access.log"
+    more: dict[str, Any] = {
+        "log": folder / f"{name}-access.log",
+        "timeouts": {"clientIdle": "1h", "clientHeader": "1h"},
+        "front": plan.front,
+        "back": plan.back,
+        "identity": plan.identity,
+    }
     if plan.governed:
-        return configuration.governed(port, plan.upstream, free_port(), log=log, timeouts=patient)
-    return configuration.plain(port, plan.upstream, log=log, timeouts=patient)
+        return configuration.governed(port, plan.upstream, free_port(), **more)
+    return configuration.plain(port, plan.upstream, **more)
 
 
 class Build(NamedTuple):
@@ -133,15 +159,20 @@ def missing() -> list[str]:
     return [name for name in (*OTHERS, *BUILDS) if name not in available()]
 
 
-def get(port: int, path: str, *, method: str = "GET", source: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
-    """Status, fields by their lower-case name, and body of one answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10, source_address=(source, 0))
-    try:
-        connection.request(method, path)
-        response = connection.getresponse()
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-    finally:
-        connection.close()
+@cache
+def codecs(program: Path) -> frozenset[str]:
+    """What a protogate can speak; one that was built long ago and cannot tell, nothing."""
+    done = subprocess.run([str(program), "codecs"], capture_output=True, text=True, check=False, timeout=60)
+    return frozenset(line for line in done.stdout.splitlines() if line and not line.startswith(" "))
+
+
+def speaks(name: str, plan: Plan) -> bool:
+    """Whether a candidate that is there speaks what is to be spoken."""
+    wanted = {plan.front, plan.back}
+    build = BUILDS.get(name)
+    if wanted == {"http1"} and plan.identity is None:
+        return True
+    return wanted <= ({"http1", "http2"} if build is None else codecs(build.program))
 
 
 def check(name: str, process: Process, plan: Plan) -> None:
@@ -155,20 +186,30 @@ def check(name: str, process: Process, plan: Plan) -> None:
         if not holds:
             raise SystemExit(f"{name}: {what}; got {found!r}\n{process.log.read_text()[-1000:]}")
 
-    status, fields, body = get(process.port, SMALL)
-    must("the answer of the upstream", status == 200 and body == ANSWER.encode(), (status, body[:80]))
+    def get(path: str, **more: Any) -> probe.Answer:
+        try:
+            return probe.ask(process.port, path, plan, **more)
+        except OSError as why:
+            raise SystemExit(f"{name}: {why}\n{process.log.read_text()[-1000:]}") from why
+
+    found = get(SMALL)
+    must("the answer of the upstream", found.status == 200 and found.body == ANSWER.encode(), found)
+    if plan.front == plan.back == "http2":
+        found = get(GRPC, method="POST", fields=GRPC_FIELDS, body=MESSAGE)
+        must("a message", found.status == 200 and found.body == MESSAGE, found)
+        must("trailers", found.trailers.get("grpc-status") == "0", found)
     if not plan.governed:
         return
-    must("a field that tells the time of the upstream", bool(fields.get("x-service-call")), fields)
-    must("a field that tells the rule", bool(fields.get("x-route")), fields)
+    must("a field that tells the time of the upstream", bool(found.fields.get("x-service-call")), found)
+    must("a field that tells the rule", bool(found.fields.get("x-route")), found)
     for _, path in configuration.paths(2, configuration.SHARED):
-        status, _, _ = get(process.port, path)
-        must(f"a rule for {path}", status == 200, status)
-    _, _, saw = get(process.port, SAW)
+        found = get(path)
+        must(f"a rule for {path}", found.status == 200, found)
+    saw = get(SAW).body
     client, _, request = saw.partition(b" ")
     must("who asks, and an id of the request, for the upstream", client == b"127.0.0.1" and len(request) > 8, saw)
     for path, method in ((SMALL, "POST"), ("/internal/x", "GET")):
-        _, fields, _ = get(process.port, path, method=method)
-        must(f"the condition does not hold for {method} {path}", "x-service-call" not in fields, fields)
-    status, _, _ = get(process.port, SMALL, source=configuration.DENIED)
-    must("a denied address is refused", status == 403, status)
+        found = get(path, method=method)
+        must(f"the condition does not hold for {method} {path}", "x-service-call" not in found.fields, found)
+    found = get(SMALL, source=configuration.DENIED)
+    must("a denied address is refused", found.status == 403, found)

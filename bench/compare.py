@@ -10,6 +10,10 @@ loopback is asked, and all processes end with this one.
 
 Rows
     get, governed, post, download, huge   CPU time per request of each candidate, at full speed
+    https, handshakes, resumptions        over TLS: kept open; a connection for each request, by full handshakes or not
+    http2, http2both, http2download       over HTTP/2 (needs h2load)
+    grpc                                  calls of gRPC (needs h2load)
+    ways                                  of protogate, for each protocol that it reads and writes (needs h2load)
     latency                               of each candidate, at one fixed rate
     memory                                of each candidate, for 10,000 idle connections
     connections, rules, modules           CPU time per request of protogate, for more and more of them
@@ -36,6 +40,7 @@ import latency
 import memory
 import report
 import rows
+import ways
 from processes import binary
 from report import Table
 from rows import Options
@@ -45,12 +50,21 @@ ROWS: Final[dict[str, Callable[[Options], Table]]] = {
     "latency": latency.measure,
     "memory": memory.measure,
     **{name: partial(growth.measure, name) for name in growth.KINDS},
+    "ways": ways.measure,
     "calls": calls.measure,
     "allocations": lambda options: calls.allocated(),
 }
 QUIET: Final = 0.5
 """The load of a machine that has nothing else to do."""
-NEEDED: Final = {"nginx": ROWS, "wrk": ROWS, "taskset": ROWS, "strace": ("calls",), "valgrind": ("allocations",)}
+MULTIPLEXED: Final = ("ways", *(name for name, row in rows.ROWS.items() if row.front == "http2"))
+NEEDED: Final = {
+    "nginx": ROWS,
+    "wrk": ROWS,
+    "taskset": ROWS,
+    "h2load": MULTIPLEXED,
+    "strace": ("calls",),
+    "valgrind": ("allocations",),
+}
 """Programs, and the rows that need them."""
 
 

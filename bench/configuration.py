@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from identity import Identity
+
 RULES: Final = 3_000
 NETWORKS: Final = 10_000
 POOL: Final = 1_000
@@ -27,6 +29,8 @@ SHARED: Final = KINDS[:2]
 DENIED: Final = "127.0.0.9"
 """Who is on the deny list, so that a bench can see that it is in force."""
 CONDITION: Final = "request.method == 'GET' && !request.path.startsWith('/internal/')"
+SCHEMES: Final = {"http1": "http", "http2": "h2c", "sotp": "sotp"}
+"""Of an upstream's URL, by what it speaks."""
 TARGETS: Final = [{"targets": [{"upstream": "up"}]}]
 
 
@@ -83,6 +87,9 @@ def plain(
     log: Path | None = None,
     routes: list[dict[str, Any]] | None = None,
     modules: list[dict[str, Any]] | None = None,
+    front: str = "http1",
+    back: str = "http1",
+    identity: Identity | None = None,
     **gateway: Any,
 ) -> dict[str, Any]:
     """
@@ -90,15 +97,18 @@ def plain(
 
     @param log: the access log; None = none.
     @param routes: None = the one rule that takes everything.
+    @param front: what clients speak, and over TLS if there is an C{identity}.
+    @param back: what the upstream speaks.
     @param gateway: more settings of C{gateway}.
     """
     made: dict[str, Any] = {
         "gateway": {"name": "bench", "watch": False, **gateway},
-        "listeners": [{"name": "web", "address": f"127.0.0.1:{port}"}],
+        "listeners": [{"name": "web", "address": f"127.0.0.1:{port}", "protocols": [front]}],
         "upstreams": [
             {
                 "name": "up",
-                "endpoints": [{"url": f"http://127.0.0.1:{upstream}"}],
+                "protocol": back,
+                "endpoints": [{"url": f"{SCHEMES[back]}://127.0.0.1:{upstream}"}],
                 "pool": {"maxPerEndpoint": POOL, "queue": 20_000},
                 "timeouts": {"queue": "60s"},  # of 10,000 at a time, nine in ten wait for their turn
             }
@@ -106,16 +116,20 @@ def plain(
         "routes": rules(1) if routes is None else routes,
         "modules": modules or [],
     }
+    if identity is not None:
+        certificate = {"cert": str(identity.cert), "key": str(identity.key)}
+        made["listeners"][0]["tls"] = {"certificates": [certificate]}
     if log is not None:
         made["accessLog"] = {"file": str(log)}
     return made
 
 
-def governed(port: int, upstream: int, admin: int, *, log: Path | None = None, **gateway: Any) -> dict[str, Any]:
+def governed(port: int, upstream: int, admin: int, *, log: Path | None = None, **more: Any) -> dict[str, Any]:
     """
     L{plain}, with everything that a gateway is there for.
 
     @param admin: port of loopback where operators are answered.
+    @param more: what else L{plain} takes.
     """
-    made = plain(port, upstream, log=log, routes=rules(RULES, SHARED), modules=governing(), **gateway)
+    made = plain(port, upstream, log=log, routes=rules(RULES, SHARED), modules=governing(), **more)
     return {**made, "admin": {"address": f"127.0.0.1:{admin}"}}

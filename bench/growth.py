@@ -19,6 +19,7 @@ from typing import Any, Final
 import candidates
 import configuration
 import load
+import probe
 from candidates import BUILDS, SMALL, Build
 from idle import room
 from processes import Process, free_port, stage
@@ -107,8 +108,7 @@ def window(process: Process, up: Process, seconds: float, connections: int) -> l
 
 def served(up: Process) -> int:
     """Requests that the upstream has answered, without those that ask for this."""
-    _, _, body = candidates.get(up.port, candidates.STATUS)
-    return int(body.split()[9])
+    return int(probe.ask(up.port, candidates.STATUS).body.split()[9])
 
 
 def measure(name: str, options: Options, points: Sequence[int] = ()) -> Table:

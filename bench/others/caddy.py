@@ -11,9 +11,8 @@ from processes import binary, free_port
 
 def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     """Each rule is a handler of its own, as each has an upstream of its own in real life."""
-    proxy = (
-        f"reverse_proxy 127.0.0.1:{plan.upstream} {{\n transport http {{\n keepalive_idle_conns_per_host 1024\n }}\n }}"
-    )
+    transport = "keepalive_idle_conns_per_host 1024" + ("\n versions h2c" if plan.back == "http2" else "")
+    proxy = f"reverse_proxy 127.0.0.1:{plan.upstream} {{\n transport http {{\n {transport}\n }}\n }}"
     lines: list[str] = []
     if plan.governed:
         lines = [
@@ -30,6 +29,10 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     lines.append(f"handle {{\n{proxy}\n}}")
     admin = f"127.0.0.1:{free_port()}" if plan.governed else "off"
     handlers = "\n".join(lines)
+    scheme, secured, protocols = "http", "", "h1 h2c" if plan.front == "http2" else "h1"
+    if plan.identity is not None:
+        scheme, secured = "https", f"tls {plan.identity.cert} {plan.identity.key}"
+        protocols = "h1 h2" if plan.front == "http2" else "h1"
     path = folder / "Caddyfile"
     path.write_text(f"""{{
     admin {admin}
@@ -41,15 +44,16 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     }}
     {"metrics" if plan.governed else ""}
     servers {{
-        protocols h1
+        protocols {protocols}
         timeouts {{
             idle 1h
             read_header 1h
         }}
     }}
 }}
-http://:{port} {{
+{scheme}://:{port} {{
     bind 127.0.0.1
+    {secured}
     log {{
         output file {folder}/caddy-access.log {{
             roll_disabled

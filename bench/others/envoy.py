@@ -11,6 +11,8 @@ from others.plan import Plan
 from processes import binary, free_port
 
 HTTP = "envoy.extensions.filters.http"
+OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+TLS = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 
 
 def typed(name: str, kind: str, /, **more: Any) -> dict[str, Any]:
@@ -29,6 +31,7 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
         "envoy.filters.network.http_connection_manager",
         "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="in",
+        codec_type=plan.front.upper(),
         use_remote_address=True,
         stream_idle_timeout="3600s",
         common_http_protocol_options={"idle_timeout": "3600s"},
@@ -44,14 +47,18 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     )
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": address(plan.upstream)}}]}]
     limits = {"max_connections": 20_000, "max_pending_requests": 20_000, "max_requests": 20_000}
-    cluster = {
+    cluster: dict[str, Any] = {
         "name": "up",
         "type": "STATIC",
         "connect_timeout": "3s",
         "circuit_breakers": {"thresholds": [limits]},
         "load_assignment": {"cluster_name": "up", "endpoints": endpoints},
     }
-    listener = {"address": address(port), "tcp_backlog_size": 4096, "filter_chains": [{"filters": [manager]}]}
+    if plan.back == "http2":
+        spoken = {"@type": f"type.googleapis.com/{OPTIONS}", "explicit_http_config": {"http2_protocol_options": {}}}
+        cluster["typed_extension_protocol_options"] = {OPTIONS: spoken}
+    chain = {"filters": [manager], **_secured(plan)}
+    listener = {"address": address(port), "tcp_backlog_size": 4096, "filter_chains": [chain]}
     path = folder / "envoy.json"
     whole: dict[str, Any] = {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
     if plan.governed:
@@ -59,6 +66,17 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
     path.write_text(json.dumps(whole))
     options = ["--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     return [binary("envoy") or "envoy", "-c", str(path), *options]
+
+
+def _secured(plan: Plan) -> dict[str, Any]:
+    """TLS, if clients speak it."""
+    if plan.identity is None:
+        return {}
+    files = {"certificate_chain": plan.identity.cert, "private_key": plan.identity.key}
+    certificate = {name: {"filename": str(path)} for name, path in files.items()}
+    alpn = "h2" if plan.front == "http2" else "http/1.1"
+    common = {"tls_certificates": [certificate], "alpn_protocols": [alpn]}
+    return {"transport_socket": typed("envoy.transport_sockets.tls", TLS, common_tls_context=common)}
 
 
 def _route(name: str, /, **match: Any) -> dict[str, Any]:

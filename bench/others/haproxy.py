@@ -30,6 +30,9 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
             ),
         ]
     frontend = "\n    ".join(rules)
+    spoken = "proto h2" if plan.front == "http2" else ""
+    if plan.identity is not None:  # the key is found beside it
+        spoken = f"ssl crt {plan.identity.cert} alpn {'h2' if plan.front == 'http2' else 'http/1.1'}"
     path = folder / "haproxy.cfg"
     stats = "stats enable" if plan.governed else ""
     path.write_text(f"""
@@ -49,11 +52,11 @@ defaults
     log stdout format raw local0
     http-reuse always
 frontend in
-    bind 127.0.0.1:{port} backlog 4096
+    bind 127.0.0.1:{port} backlog 4096 {spoken}
     {frontend}
     {stats}
     default_backend up
 backend up
-    server up 127.0.0.1:{plan.upstream}
+    server up 127.0.0.1:{plan.upstream} {"proto h2" if plan.back == "http2" else ""}
 """)
     return [binary("haproxy") or "haproxy", "-f", str(path)]

@@ -12,12 +12,15 @@ CONNECTIONS = 24_000
 """It counts those to the upstream, too."""
 
 
-def command(folder: Path, name: str, port: int, server: str, http: str = "", *, log: bool = True) -> list[str]:
+def command(
+    folder: Path, name: str, port: int, server: str, http: str = "", *, listen: str = "", log: bool = True
+) -> list[str]:
     """
     Of an nginx with one worker.
 
     @param server: more directives of the server.
     @param http: more directives around it.
+    @param listen: what it listens for: nothing, C{ssl}, C{http2} or both.
     """
     access = f"{folder}/{name}-access.log combined buffer=64k flush=1s" if log else "off"
     path = folder / f"{name}.conf"
@@ -31,14 +34,20 @@ def command(folder: Path, name: str, port: int, server: str, http: str = "", *, 
             fastcgi_temp_path {folder}/{name}-fastcgi; uwsgi_temp_path {folder}/{name}-uwsgi;
             scgi_temp_path {folder}/{name}-scgi;
             {http}
-            server {{ listen 127.0.0.1:{port} backlog=4096; {server} }}
+            server {{ listen 127.0.0.1:{port} {listen} backlog=4096; {server} }}
         }}
     """)
     return [binary("nginx") or "nginx", "-c", str(path)]
 
 
 def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
-    """A reverse proxy: locations stand in a tree, addresses in a radix tree, conditions are maps."""
+    """
+    A reverse proxy: locations stand in a tree, addresses in a radix tree, conditions are maps.
+
+    Its only way to speak HTTP/2 to an upstream is the one for gRPC, one request at a time on each connection.
+    """
+    how, scheme = ("grpc", "grpc") if plan.back == "http2" else ("proxy", "http")
+    forward = f"{how}_pass {scheme}://up;"
     up = f"upstream up {{ server 127.0.0.1:{plan.upstream}; keepalive 1024; keepalive_requests 1000000000; }}"
     http = [up]
     server = ["proxy_http_version 1.1;", "client_body_buffer_size 64k;"]
@@ -56,8 +65,13 @@ def arguments(folder: Path, port: int, plan: Plan) -> list[str]:
         fields += ["X-Request-Id $sent_id", "X-Client $sent_client"]
         server += ["if ($denied) { return 403; }", "add_header X-Service-Call $took;", "add_header X-Route $route;"]
         for kind, path in paths(RULES - 1, SHARED):
-            server.append(f"location {'=' if kind == 'exact' else ''} {path} {{ proxy_pass http://up; }}")
+            server.append(f"location {'=' if kind == 'exact' else ''} {path} {{ {forward} }}")
         server.append("location = /.status { stub_status; }")
-    server += [f"proxy_set_header {field};" for field in fields]
-    server.append("location / { proxy_pass http://up; }")
-    return command(folder, "nginx", port, "\n".join(server), "\n".join(http))
+    server += [f"{how}_set_header {field};" for field in fields]
+    server.append(f"location / {{ {forward} }}")
+    listen = ["http2"] if plan.front == "http2" else []
+    if plan.identity is not None:
+        listen.append("ssl")
+        server.append(f"ssl_certificate {plan.identity.cert}; ssl_certificate_key {plan.identity.key};")
+        server.append("ssl_protocols TLSv1.2 TLSv1.3;")
+    return command(folder, "nginx", port, "\n".join(server), "\n".join(http), listen=" ".join(listen))

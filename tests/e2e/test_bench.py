@@ -6,9 +6,11 @@ Those with bounds of their own (bodies, idle, soak, reload) are run by test_soak
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,18 +26,24 @@ import calls
 import candidates
 import compare
 import growth
+import handshakes
 import hotspots
+import identity
 import inproc
 import latency
 import load
 import memory
+import probe
 import releases
 import report
 import rows
+import sotp_load
 import steady
+import ways
 from neighbours import need
 from others.plan import Plan
 from processes import cells, stage
+from protogate_sotp import frames
 from rows import Options
 
 BENCH = Path(__file__).parent.parent.parent / "bench"
@@ -52,10 +61,9 @@ def rivals() -> None:
         pytest.skip("two cores are needed")
 
 
-def few(**more: float) -> Options:
+def few(**more: Any) -> Options:
     """nginx and protogate, in small."""
-    found = {"only": ("nginx", EPOLL), "seconds": 1.0, "rounds": 1, "connections": 8, **more}
-    return Options(**found)  # type: ignore[arg-type]
+    return Options(**{"only": ("nginx", EPOLL), "seconds": 1.0, "rounds": 1, "connections": 8, **more})
 
 
 # -- what is measured
@@ -75,6 +83,44 @@ def test_every_candidate_does_all_that_is_compared(governed: bool) -> None:
         processes.append(up := candidates.upstream(folder))
         started = rows.line_up(folder, Plan(up.port, governed), SMALL, processes)
     assert {"nginx", EPOLL} <= set(started)
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.parametrize(
+    ("front", "back", "secure"),
+    [("http1", "http1", True), ("http2", "http1", True), ("http2", "http2", False)],
+    ids=["https", "http2", "grpc"],
+)
+def test_every_candidate_speaks_what_is_compared(front: str, back: str, secure: bool) -> None:
+    with stage() as (folder, processes):
+        processes.append(up := candidates.upstream(folder, back))
+        plan = Plan(up.port, False, front, back, identity.made(folder) if secure else None)
+        started = rows.line_up(folder, plan, SMALL, processes)
+    assert "nginx" in started
+    assert (EPOLL in started) is candidates.speaks(EPOLL, plan)
+
+
+def test_a_candidate_that_does_not_speak_what_is_compared_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "protogate"
+    program.write_text("#!/bin/sh\nprintf 'http1\\n  made by somebody\\nsotp\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setitem(candidates.BUILDS, "old", candidates.Build("old", program, "epoll"))  # type: ignore[misc]
+    assert candidates.codecs(program) == {"http1", "sotp"}
+    assert candidates.speaks("old", Plan(1, front="sotp"))
+    assert not candidates.speaks("old", Plan(1, front="http2"))
+    assert not candidates.speaks("nginx", Plan(1, back="sotp"))
+
+
+@pytest.mark.usefixtures("rivals")
+def test_a_candidate_that_agrees_to_another_protocol_is_not_compared() -> None:
+    with stage() as (folder, processes):
+        processes.append(up := candidates.upstream(folder))
+        who = identity.made(folder)
+        processes.append(nginx := candidates.available()["nginx"](folder, Plan(up.port, identity=who)))
+        with pytest.raises(SystemExit, match="no application protocol"):
+            candidates.check("nginx", nginx, Plan(up.port, front="http2", identity=who))
 
 
 def test_what_was_started_ends_also_when_the_bench_is_ended(tmp_path: Path) -> None:
@@ -110,7 +156,7 @@ def test_a_candidate_that_does_less_is_not_compared() -> None:
 
 
 @pytest.mark.usefixtures("rivals")
-@pytest.mark.parametrize("name", ["post", "huge"])
+@pytest.mark.parametrize("name", ["post", "huge", "https"])
 def test_candidates_are_compared_request_by_request(name: str) -> None:
     table = rows.measure(name, few())
     head, *found = table.rows
@@ -119,6 +165,33 @@ def test_candidates_are_compared_request_by_request(name: str) -> None:
     assert found[0][2] == "1.00"
     assert float(str(found[1][2])) > 0.05
     assert [row[-1] for row in found] == [0, 0]  # errors
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.parametrize("name", ["handshakes", "resumptions"])
+def test_connections_that_are_made_anew_are_compared(name: str) -> None:
+    table = rows.measure(name, few(seconds=0.5))
+    assert {row[0]: row[-1] for row in table.rows[1:]} == {"nginx": 0, EPOLL: 0}
+
+
+@pytest.mark.usefixtures("rivals")
+@pytest.mark.parametrize("name", ["http2both", "grpc"])
+def test_requests_that_share_connections_are_compared(name: str) -> None:
+    need("h2load")
+    table = rows.measure(name, few())
+    wanted = ["nginx", *([EPOLL] if candidates.speaks(EPOLL, Plan(1, front="http2")) else [])]
+    assert [(row[0], row[-1]) for row in table.rows[1:]] == [(each, 0) for each in wanted]
+    assert "1 connections with 8 requests each" in table.title
+
+
+@pytest.mark.usefixtures("rivals")
+def test_a_codec_is_compared_with_http1_on_either_side() -> None:
+    table = ways.measure(few(only=(EPOLL,)), [("http1", "http1"), ("sotp", "http1"), ("sotp", "sotp")])
+    assert [row[:2] for row in table.rows[1:]] == [
+        (EPOLL, way) for way in ("HTTP/1 → HTTP/1", "SOTP → HTTP/1", "SOTP → SOTP")
+    ]
+    assert table.rows[1][3] == "1.00"
+    assert [row[-1] for row in table.rows[1:]] == [0, 0, 0]
 
 
 @pytest.mark.usefixtures("rivals")
@@ -300,6 +373,107 @@ def test_releases_lose_nothing_and_kills_only_what_a_worker_held() -> None:
     assert all(figure.account.answered > 20 for figure in figures)
 
 
+# -- the loads that are programs of our own
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[int, identity.Identity, ssl.SSLContext]]:
+    """A server that answers one request on each connection; its port, certificate and context."""
+    who = identity.made(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(who.cert, who.key)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while not over.is_set():
+                line, _ = server.accept()
+                with line, contextlib.suppress(OSError), context.wrap_socket(line, server_side=True) as spoken:
+                    if b"/half" in spoken.recv(4096):
+                        spoken.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nhalf")
+                    else:
+                        spoken.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        server.settimeout(20)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        yield port, who, context
+        over.set()
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        thread.join()
+
+
+def shaken(port: int, who: identity.Identity, path: str, resume: bool) -> handshakes.Account:
+    """What one thread of the load does in half a second."""
+    return handshakes.run(port, path, str(who.cert), resume, time.monotonic() + 0.5)
+
+
+def test_handshakes_are_of_the_kind_that_is_wanted(secured: tuple[int, identity.Identity, ssl.SSLContext]) -> None:
+    port, who, context = secured
+    for resume in (True, False):
+        account = shaken(port, who, "/", resume)
+        assert account.answers > 2
+        assert (account.other, account.errors.total()) == (0, 0)
+    context.num_tickets = 0  # from here on nobody can resume
+    account = shaken(port, who, "/", True)
+    assert account.answers > 2
+    assert account.other == account.answers - 1
+
+
+def test_an_answer_that_is_not_whole_is_none(secured: tuple[int, identity.Identity, ssl.SSLContext]) -> None:
+    port, who, _ = secured
+    account = shaken(port, who, "/half", False)
+    assert account.answers == 0
+    assert set(account.errors) == {"a part of an answer"}
+
+
+def test_answers_of_sotp_that_are_not_well_are_errors() -> None:
+    bad, given_up = 18, frames.cancel(5, 4)  # BAD_GATEWAY, INTERNAL
+    answers = (
+        frames.frame(frames.RESPONSE, frames.END, 1, bytes(10))
+        + frames.frame(frames.RESPONSE, frames.END, 3, bytes([0, bad, *bytes(8)]))
+        + given_up
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = sotp_load.Link(server.getsockname()[1], probe.get("GET", "/"), 3)
+        line, _ = server.accept()
+        with line:
+            line.sendall(sotp_load.HELLO.pack() + answers)
+            while link.answers + link.errors < 3:
+                link.read()
+            reader, asked = frames.Reader(sotp_load.HELLO.sizes), list[int]()
+            while len(asked) < 6:
+                asked += [stream for kind, _, stream, _ in reader.feed(line.recv(65536)) if kind == frames.REQUEST]
+        assert (link.answers, link.errors) == (1, 2)
+        assert asked == [1, 3, 5, 7, 9, 11]  # one anew for each that has ended
+        with pytest.raises(SystemExit, match="closed"):
+            link.read()
+        link.socket.close()
+
+
+def test_the_upstream_of_sotp_keeps_to_its_credit() -> None:
+    with stage() as (folder, processes):
+        processes.append(up := candidates.upstream(folder, "sotp"))
+        room = frames.LEAST.total // len(candidates.ANSWER)
+        with socket.create_connection(("127.0.0.1", up.port), 10) as line:
+            request = probe.get("GET", "/")
+            asks = [frames.frame(frames.REQUEST, frames.END, 2 * at + 1, request) for at in range(room + 1)]
+            line.sendall(frames.LEAST.pack() + b"".join(asks))
+            reader, seen = frames.Reader(frames.Hello().sizes), Counter[tuple[int, int]]()
+
+            def until(kind: int, flags: int, count: int) -> None:
+                while seen[kind, flags] < count:
+                    seen.update((found, had) for found, had, *_ in reader.feed(line.recv(65536)))
+
+            until(frames.DATA, frames.END, room)
+            line.sendall(frames.frame(frames.PING, 0, 0, b"any more"))
+            until(frames.PONG, 0, 1)
+            assert seen[frames.DATA, frames.END] == room
+            line.sendall(frames.credited(0, len(candidates.ANSWER)))
+            until(frames.DATA, frames.END, room + 1)
+
+
 # -- what other programs say
 
 WRK = """Running 1s test @ http://127.0.0.1:1/
@@ -317,6 +491,24 @@ def test_what_wrk_says_is_understood() -> None:
     assert load.counted(WRK.format(socket_errors + "  Non-2xx or 3xx responses: 100\n")) == (5421, 110)
     assert load.counted(WRK.format(""), size=1 << 20) == (1536, 0)
     assert load.counted("unable to connect to 127.0.0.1:1 Connection refused") == (0, 0)
+
+
+H2LOAD = """starting benchmark...
+finished in {}, 24514.00 req/s, 6.53MB/s
+requests: 24600 total, 24640 started, 24600 done, 24514 succeeded, 86 failed, 6 errored, 2 timeout
+status codes: 24514 2xx, 0 3xx, 0 4xx, 80 5xx
+"""
+
+
+def test_what_h2load_says_is_understood() -> None:
+    assert load.counted_streams(H2LOAD.format("1.25s")) == (24514, 88, 1.25)
+    assert load.counted_streams(H2LOAD.format("950.10ms")) == (24514, 88, pytest.approx(0.9501))
+    assert load.counted_streams("failed to resolve remote address") == (0, 0, 0)
+
+
+def test_what_programs_of_our_own_say_is_understood() -> None:
+    assert load.told('{"seconds": 2.5, "answers": 10, "other": 2, "errors": 3, "why": "x"}') == (10, 5, 2.5)
+    assert load.told("") == (0, 0, 0)
 
 
 def test_what_strace_says_is_understood() -> None:
