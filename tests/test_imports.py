@@ -32,6 +32,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("tls",),
     ("proxyprotocol",),
     ("halves", "connection", "expression"),
+    ("ordered",),
     ("exchange",),
     ("observe",),
     ("governance",),
@@ -51,7 +52,7 @@ LAYERS: list[tuple[str, ...]] = [
 
 CODEC_MAY: set[str] = {
     f"protogate.{name}" for name in ("interfaces", "message", "body", "halves", "connection", "errors")
-}
+} | {f"protogate.ordered.{name}" for name in ("client", "fault", "input", "link", "server")}
 """What a codec may import of the core at run time."""
 
 
