@@ -168,12 +168,14 @@ class Client(Link):
                 self.context.count("too_many_interims")
                 raise Broken("too many interim responses")
             made = told(event.headers, self.context.limits)
+            if made.status == 101:
+                raise Broken("there is no 101 in HTTP/2")  # RFC 9113, 8.6
         except (Bad, Broken) as problem:
             spoiled(stream, problem.text)
             return
         if made.status == 100:
             self._go(stream)
-        elif stream.request is not None and made.status != 101:
+        elif stream.request is not None:
             stream.request.interim(Response(made.status, made.fields))
 
     def _go(self, stream: Any) -> None:

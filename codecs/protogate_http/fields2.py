@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 _VALUE: Final = re.compile(rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*+(?<![\t ]))?|").fullmatch
 """Nothing but text, and no space at either end (RFC 9113, 8.2.1)."""
+_SCHEME: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*+").fullmatch
 _TARGET: Final = re.compile(rb"[\x21-\x7e]++").fullmatch
 _REQUEST: Final = frozenset((b":method", b":scheme", b":authority", b":path", b":protocol"))
 _FORBIDDEN: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
@@ -178,7 +179,7 @@ def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: P
         aim(method, authority, None)
         made.method, made.authority, made.upgrade = method, authority, CONNECT
         return
-    if not target or not pseudo.get(b":scheme"):
+    if not target or not _SCHEME(pseudo.get(b":scheme", b"")):
         raise Bad(":scheme and :path are due", 400, _MALFORMED)
     if authority is None and not host:
         raise Bad("no :authority", 400, "bad_host")

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from protogate_http.shape2 import FRAME
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM: Final = 1
 ACK: Final = 1
@@ -26,6 +28,7 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 NO_ERROR: Final = 0
 PROTOCOL_ERROR: Final = 1
 INTERNAL_ERROR: Final = 2
+FRAME_SIZE_ERROR: Final = 6
 REFUSED_STREAM: Final = 7
 CANCEL: Final = 8
 ENHANCE_YOUR_CALM: Final = 11
@@ -92,6 +95,18 @@ class Flood(Exception):
         self.event = event
 
 
+class Wrong(Exception):
+    """
+    A frame that must end the connection, and that not every engine looks at.
+
+    @ivar code: what for.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Walker:
     """
     Follows the frames of one direction.
@@ -120,6 +135,7 @@ class Walker:
         Some bytes.
 
         @raise Flood: there were too many of a kind.
+        @raise Wrong: one may not be there at all.
         """
         at, size = self._preface, len(data)
         if at:
@@ -160,6 +176,10 @@ class Walker:
         else:
             if kind == CONTINUATION:
                 self.block = not flags & END_HEADERS
+                if length > FRAME:
+                    raise Wrong(FRAME_SIZE_ERROR, "a frame is too long")  # RFC 9113, 4.2
+            elif kind == PRIORITY and not (data[at + 5] & 0x7F or any(data[at + 6 : at + 9])):
+                raise Wrong(PROTOCOL_ERROR, "PRIORITY on stream 0")  # RFC 9113, 6.3
             event = _EVENTS.get(kind)
             if event is not None and not (flags & ACK and kind in (SETTINGS, PING)):
                 self.spend(kind, event)

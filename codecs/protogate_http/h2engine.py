@@ -22,7 +22,19 @@ from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
-from protogate_http.frames2 import CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PREFACE, SETTINGS, frame
+from protogate_http.frames2 import (
+    ACK,
+    CONTINUATION,
+    END_HEADERS,
+    GOAWAY,
+    HEADERS,
+    LAST,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+)
 from protogate_http.shape2 import FRAME, MAX_CONCURRENT_STREAMS, WINDOW, Shape
 
 
@@ -129,7 +141,7 @@ class H2Engine:
         self._buffer = b""
         self._preface = not shape.client
         self._block = False
-        self._over = False
+        self._over = self._greeted = False
 
     @property
     def remote_settings(self) -> Any:
@@ -161,7 +173,20 @@ class H2Engine:
         self._buffer = buffer[at:]
 
     def _frame(self, data: bytes) -> bool:
-        kind, flags = data[3], data[4]
+        """One frame; as much as there is of one that is too long.  First what h2 lets pass."""
+        kind, flags, number = data[3], data[4], int.from_bytes(data[5:9], "big") & LAST
+        if int.from_bytes(data[:3], "big") > FRAME:
+            return self._broken(ErrorCodes.FRAME_SIZE_ERROR, "a frame is too long")  # RFC 9113, 4.2
+        if not self._greeted:
+            if kind != SETTINGS or flags & ACK:
+                return self._broken(ErrorCodes.PROTOCOL_ERROR, "SETTINGS are due first")  # RFC 9113, 3.4
+            self._greeted = True
+        elif kind == HEADERS and self._client and number and not number % 2:
+            return self._broken(ErrorCodes.PROTOCOL_ERROR, "a stream that nobody opened")  # RFC 9113, 5.1.1
+        elif kind == RST_STREAM and self._idle(number):
+            return self._broken(ErrorCodes.PROTOCOL_ERROR, "RST_STREAM on an idle stream")  # RFC 9113, 6.4
+        elif kind == WINDOW_UPDATE and len(data) == 13 and data[9] & 0x80:
+            data = data[:9] + bytes((data[9] & 0x7F,)) + data[10:]  # a reserved bit (RFC 9113, 6.9)
         if kind == GOAWAY and not self._block and len(data) >= 17 and data[5:9] == b"\0\0\0\0":
             last, code = struct.unpack(">II", data[9:17])
             self._events.append(GoAwayReceived(last_stream_id=last & 0x7FFFFFFF, error_code=code, debug_data=data[17:]))
@@ -169,6 +194,17 @@ class H2Engine:
         if kind in (HEADERS, CONTINUATION):
             self._block = not flags & END_HEADERS
         return self._take(data)
+
+    def _idle(self, number: int) -> bool:
+        """Whether nobody has opened that stream, or a later one of the same side, yet."""
+        connection = self._connection
+        ours = number % 2 == int(self._client)
+        return number > (connection.highest_outbound_stream_id if ours else connection.highest_inbound_stream_id)
+
+    def _broken(self, code: int, text: str) -> bool:
+        self._over, self._buffer = True, b""
+        self._events.append(ConnectionClosed(error_code=int(code), debug_data=text.encode()))
+        return False
 
     def _take(self, data: bytes) -> bool:
         try:
@@ -178,10 +214,7 @@ class H2Engine:
                 self._tell(event)
             return True
         except (ProtocolError, H2Error) as error:
-            self._over, self._buffer = True, b""
-            code = int(getattr(error, "error_code", ErrorCodes.PROTOCOL_ERROR))
-            self._events.append(ConnectionClosed(error_code=code, debug_data=str(error).encode()))
-            return False
+            return self._broken(getattr(error, "error_code", ErrorCodes.PROTOCOL_ERROR), str(error))
         for event in events:
             self._tell(event)
         return True

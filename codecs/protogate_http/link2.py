@@ -31,6 +31,7 @@ from protogate_http.frames2 import (
     RST_STREAM,
     Flood,
     Walker,
+    Wrong,
     goaway,
 )
 from protogate_http.shape2 import Shape
@@ -154,6 +155,8 @@ class Link(Connection):
             self.events()
         except Flood as flood:
             self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
+        except Wrong as wrong:
+            self.fail("malformed_frame", wrong.code, str(wrong))
         except ERRORS as error:
             self.events()
             self.fail("malformed_frame", PROTOCOL_ERROR, str(error))
@@ -277,8 +280,8 @@ class Link(Connection):
             self.pull()
 
     def uncork(self) -> None:
-        if self._corks == 1 and self._asked and not self._batches and not self._pulling:
-            self.pull()
+        while self._corks == 1 and self._asked and not self._batches and not self._pulling:
+            self.pull()  # what this wakes may ask for more
         super().uncork()
 
     def pull(self) -> None:
