@@ -4,6 +4,8 @@ What is lost between two protocols: for each route, what the one side can say an
 Rules
 - Codecs say themselves what they lack (L{protogate.interfaces.IDescribedCodec}); no protocol is known here.
 - Something is lost only where one side says it and the other cannot: what neither can say nobody misses.
+- A field can carry a deadline where the configuration has one for it (C{deadlineHeader}).
+- What a target's rewrite leaves no room for is lost whatever the codecs can say.
 - What depends on the peer at hand is no loss of the configuration; it is told to whoever asks for all.
 """
 
@@ -21,8 +23,11 @@ THERE: Final[Mapping[str, str]] = {
     "continue": "Expect: 100-continue",
     "upgrade": "tunnels",
     "halfclose": "half-closed tunnels",
+    "deadline": "deadlines",
+    "method": "the method",
+    "query": "the query",
 }
-"""What a client says and an upstream may not understand, by the words of L{protogate.testing.LACKS}."""
+"""What a client says and an upstream may not understand, by the words of L{protogate.testing.LACKS}, and two more."""
 BACK: Final[Mapping[str, str]] = {
     "trailers": "trailers",
     "interim": "interim responses",
@@ -37,23 +42,30 @@ def losses(built: Build, every: bool = False) -> Iterator[str]:
 
     @param every: for all ways, and behind each, indented, what only some peers cannot say.
     """
-    fronts = {name: built.codecs[name] for listener in built.config.listeners for name in listener.protocols}
-    protocols = {upstream.name: spoken(upstream) for upstream in built.config.upstreams}
+    fronts: dict[str, frozenset[str]] = {}
+    for listener in built.config.listeners:
+        for protocol in listener.protocols:
+            lacks = _lacks(built.codecs[protocol], bool(listener.deadline_header))
+            fronts[protocol] = fronts.get(protocol, lacks) & lacks
+    upstreams = {upstream.name: upstream for upstream in built.config.upstreams}
     for rule in sorted(built.router.rules, key=lambda rule: rule.index):
-        names = dict.fromkeys(target.upstream for route in rule.routes for target in route.targets)
-        for name in names:
-            behind = built.codec(protocols[name] if name in protocols else codec_of(name))
-            for front in fronts.values():
-                lost = "; ".join(_lost(front, behind)) or ("nothing is lost" if every else "")
+        for target in {target.name: target for route in rule.routes for target in route.targets}.values():
+            upstream = upstreams.get(target.upstream)
+            behind = built.codec(codec_of(target.upstream) if upstream is None else spoken(upstream))
+            cannot = _lacks(behind, upstream is not None and bool(upstream.deadline_header))
+            if target.rewrite is not None:
+                cannot |= target.rewrite.lacks
+            for name, lacks in fronts.items():
+                lost = "; ".join(_lost(lacks, cannot)) or ("nothing is lost" if every else "")
                 if lost:
-                    yield f'routes[{rule.index}] rule "{rule.name}", {front.name} to "{name}" ({behind.name}): {lost}'
+                    yield f'routes[{rule.index}] rule "{rule.name}", {name} to "{target.name}" ({behind.name}): {lost}'
                 if every:
+                    front = built.codec(name)
                     yield from (f"    {line}" for line in (*_depends(front, "clients"), *_depends(behind, "servers")))
 
 
-def _lost(front: IStreamCodec, behind: IStreamCodec) -> Iterator[str]:
-    """What is lost between two codecs, there and back."""
-    lacks, cannot = _lacks(front), _lacks(behind)
+def _lost(lacks: frozenset[str], cannot: frozenset[str]) -> Iterator[str]:
+    """What is lost between who lacks this and who cannot say that, there and back."""
     ways = ((THERE, cannot - lacks, "the upstream never sees"), (BACK, lacks - cannot, "the client never sees"))
     for texts, words, title in ways:
         lost = [text for word, text in texts.items() if word in words]
@@ -75,5 +87,7 @@ def _depends(codec: IStreamCodec, side: str) -> Iterator[str]:
             yield f"{peers} as {side} do not know {', '.join(words)}"
 
 
-def _lacks(codec: IStreamCodec) -> frozenset[str]:
-    return frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else frozenset()
+def _lacks(codec: IStreamCodec, deadlines: bool) -> frozenset[str]:
+    """What it has no words for, where a field may carry deadlines."""
+    lacks = frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else frozenset()
+    return lacks - {"deadline"} if deadlines else lacks

@@ -31,7 +31,7 @@ class Http1:
     name = "http1"
     alpn = (b"http/1.1",)
     distribution = "protogate"
-    lacks = frozenset(("refuse", "multiplex", "goaway"))
+    lacks = frozenset(("refuse", "multiplex", "goaway", "deadline"))
     depends: Mapping[str, str] = MappingProxyType(dict.fromkeys(("trailers", "interim", "continue", "upgrade"), _OLD))
 
     def sniff(self, prefix: bytes) -> bool | None:

@@ -44,6 +44,8 @@ LONGEST: Final = 255
 NEVER: Final = frozenset((b"CONNECT", b"HEAD", b"TRACE"))
 """Methods that change what a message is made of: a client that did not ask for them cannot be answered."""
 
+_FOR_METHODS: Final[frozenset[str]] = frozenset(("upgrade",))
+_FOR_SERVICES: Final[frozenset[str]] = frozenset(("upgrade", "method", "query"))
 _WORD: Final = re.compile(rb"[A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+").fullmatch
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _NUMBER: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
@@ -65,11 +67,10 @@ class Rewrite:
     Call it with an exchange and the request target that it would be sent, for the method and target of the request.
 
     @ivar text: what it makes, for people: C{GET /orders/${path.id}?full=1}.
-    @ivar service: whether it asks for a service.
-    @ivar queries: whether the query that came is dropped.
+    @ivar lacks: what of a request it leaves no room for: C{upgrade}, C{method}, C{query}.
     """
 
-    __slots__ = ("_fits", "_method", "_path", "_query", "queries", "service", "text")
+    __slots__ = ("_fits", "_method", "_path", "_queries", "_query", "lacks", "text")
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Rewrite:
         service: bool,
         fits: Callable[[str], object] | None,
     ) -> None:
-        self.text, self.service = text, service
-        self.queries = service or query is not None
+        self.text, self.lacks = text, _FOR_SERVICES if service else _FOR_METHODS if method else frozenset()
+        self._queries = service or query is not None
         self._method, self._path, self._query, self._fits = method, path, query, fits
 
     def __repr__(self) -> str:
@@ -104,7 +105,7 @@ class Rewrite:
         path, mark, query = sent.partition(b"?")
         if self._path is not None:
             path = self._path(exchange)
-        if self.queries:
+        if self._queries:
             request.query  # noqa: B018 - what the client asked for is worked out before it is gone
             query = b"" if self._query is None else _joined(self._query, exchange)
             mark = b"?" if query else b""

@@ -183,6 +183,23 @@ class ExchangeTests(Matrix):
         self.assertEqual(len(seen), 2, "too late is harmless")
         c.again()
 
+    def test_deadlines(self, most: int = ALL) -> None:
+        self.needs("deadline")
+        c = self.cell(most)
+        c.app.answer = lambda request: Response(204)
+        begun = c.clock.seconds()
+        for deadline in (None, begun + 7.5):
+            request = Request(b"POST", b"/x", (), None, b"a.test")
+            request.deadline = deadline
+            c.send(request)
+            c.run()
+        late = c.clock.seconds() - begun
+        self.assertEqual([r.status for r in c.result], [204, 204], c.errors)
+        none, seen = (request.deadline for request in c.app.requests)
+        self.assertIsNone(none)
+        self.assertAlmostEqual(seen, begun + 7.5, delta=0.1 + late, msg="a deadline does not arrive")
+        c.again()
+
     def test_expect_continue(self, most: int = ALL) -> None:
         self.needs("continue")
         c = self.cell(most)

@@ -34,6 +34,7 @@ LACKS: Final = frozenset(
         "multiplex",  # several requests at once
         "goaway",  # the peer learns that a connection drains
         "malformed",  # what is left of a broken request reaches the service
+        "deadline",  # how long a client waits for the end of the answer
     )
 )
 """What a protocol may be unable to say."""

@@ -85,7 +85,7 @@ def test_a_codec_from_outside_is_held_to_the_contract_by_its_name_alone(mini: No
 
 
 def test_what_it_lacks_may_be_said_for_it(mini: None) -> None:
-    status, text = run("codec", "check", "mini", "--lacks", "continue,goaway,trailers")
+    status, text = run("codec", "check", "mini", "--lacks", "continue,deadline,goaway,trailers")
     assert status == 1
     assert "BROKEN head: " in text
     assert ": the protocol cannot say: trailers\n" in text
@@ -95,8 +95,8 @@ def test_what_it_lacks_may_be_said_for_it(mini: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
-        (["nothing"], 1, "no codec named 'nothing'; installed: http1, sotp"),
-        (["http1", "--lacks", "trailers,sense"], 2, "--lacks knows continue, goaway, "),
+        (["nothing"], 1, "no codec named 'nothing'; installed: http1, http2, sotp"),
+        (["http1", "--lacks", "trailers,sense"], 2, "--lacks knows continue, deadline, goaway, "),
     ],
 )
 def test_what_cannot_be_checked(

@@ -21,7 +21,7 @@ from protogate.testing.codec import CodecContract
 class Quick(CodecContract):
     """Without what takes long."""
 
-    lacks = ("continue", "goaway", "head", "refuse")
+    lacks = ("continue", "goaway", "head", "refuse", "deadline")
 
     def noise(self, dice):
         return list(super().noise(dice))[:3]

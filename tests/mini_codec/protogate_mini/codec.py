@@ -419,7 +419,7 @@ class Mini:
     name = "mini"
     alpn = (b"mini",)
     distribution = "protogate-mini"
-    lacks = frozenset(("continue", "goaway", "head"))
+    lacks = frozenset(("continue", "goaway", "head", "deadline"))
     depends: Mapping[str, str] = {}
 
     def sniff(self, prefix: bytes) -> bool | None:
