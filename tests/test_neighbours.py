@@ -108,6 +108,8 @@ def test_a_python_that_is_too_old_or_missing_is_said_in_one_line(tmp_path: Path)
 
 def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may choose the same one again as soon as it is free: two servers of one test would share it."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     asked = iter((40001, 40001, 40002))
 
     class Probe(socket.socket):
@@ -120,3 +122,12 @@ def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("neighbours._given", set())
     monkeypatch.setattr("neighbours.socket.socket", Probe)
     assert [free_port(), free_port()] == [40001, 40002]
+
+
+def test_processes_of_one_run_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    found = []
+    for worker in ("gw0", "gw1"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        found.append({free_port() for _ in range(20)})
+    assert not found[0] & found[1]

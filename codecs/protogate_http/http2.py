@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zope.interface import implementer
 
-from protogate.interfaces import IClientConnection, IDescribedCodec, IService, IStreamCodec
+from protogate.interfaces import IClientConnection, IDescribedCodec, INegotiated, IService, IStreamCodec
 from protogate_http.client2 import Client
 from protogate_http.engine2 import ENGINES
 from protogate_http.frames2 import PREFACE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from protogate.context import Context
 
 
-@implementer(IStreamCodec, IDescribedCodec)
+@implementer(IStreamCodec, IDescribedCodec, INegotiated)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 

@@ -294,7 +294,8 @@ class _Loop:
         """What the loop called, from the outside in; empty when it waits for events."""
         frames: list[FrameType] = []
         frame = sys._current_frames().get(self._thread)
-        while frame is not None and len(frames) < DEPTH:
+        # The thread goes on meanwhile: what is no frame any more by the time it is looked at is the end of the chain.
+        while isinstance(frame, FrameType) and len(frames) < DEPTH:
             frames.append(frame)
             frame = frame.f_back
         frames.reverse()

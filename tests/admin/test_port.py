@@ -163,9 +163,12 @@ def test_the_stop_waits_for_nobody() -> Steps:
     admin = opened("127.0.0.1:0")
     assert admin.opened is not None
     site = admin.opened.site
-    silent = deferToThread(asked, ("127.0.0.1", admin.host.port), "GET /livez")
-    yield get(admin.host.port, "/livez")  # so that the one before is accepted
-    yield admin.close()
-    with pytest.raises(ConnectionResetError):
-        yield silent
+    with socket.socket() as silent:
+        silent.settimeout(20)
+        yield deferToThread(silent.connect, ("127.0.0.1", admin.host.port))
+        yield deferToThread(silent.sendall, b"GET /livez")
+        yield get(admin.host.port, "/livez")  # so that the one before is accepted
+        yield admin.close()
+        with pytest.raises(ConnectionResetError):
+            yield deferToThread(silent.recv, 1)
     assert not site.open

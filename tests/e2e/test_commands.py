@@ -24,7 +24,7 @@ gateway: {zome: PRO}
 listeners:
   - {name: web, address: "127.0.0.1:%d"}
 upstreams:
-  - {name: a, endpoints: [{url: "https://127.0.0.1:1"}]}
+  - {name: a, endpoints: [{url: "ftp://127.0.0.1:1"}]}
 routes:
   - {value: /, matcherType: prefix, routes: [{targets: [{upstream: b, weight: many}]}]}
 """
