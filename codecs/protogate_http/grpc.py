@@ -14,10 +14,11 @@ Rules
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_from_bytes
 
-from protogate.errors import Abort, Phase
+from protogate.errors import Phase
 
 if TYPE_CHECKING:
     from protogate.message import Headers, Request, Response
@@ -27,6 +28,8 @@ TIMEOUT: Final = b"grpc-timeout"
 STATUS: Final = b"grpc-status"
 MESSAGE: Final = b"grpc-message"
 DETAILS: Final = b"grpc-status-details-bin"
+BETWEEN: Final = b"sotp-status"
+"""The status of an upstream that speaks SOTP, where its HTTP status stands for another; 1 to 16 are those of gRPC."""
 BEGINS: Final = b"application/grpc"
 """How content types of gRPC begin, in any case."""
 
@@ -34,6 +37,7 @@ CANCELLED: Final = 1
 UNKNOWN: Final = 2
 INVALID_ARGUMENT: Final = 3
 DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
 PERMISSION_DENIED: Final = 7
 RESOURCE_EXHAUSTED: Final = 8
 FAILED_PRECONDITION: Final = 9
@@ -78,6 +82,7 @@ _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 _MOST: Final = 99_999_999
 """The largest number of a timeout: eight digits."""
 _STATUS: Final = re.compile(rb"[0-9]{1,9}").fullmatch
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _METHOD: Final = re.compile(rb"/([^/?%]+)/([^/?%]+)").fullmatch
 _KEPT: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What of a message stands for itself."""
@@ -154,11 +159,18 @@ def number_of(status: bytes | None) -> int | None:
 
 def status_of(response: Response, malformed: bool) -> int:
     """
-    What an answer of the gateway's own means.
+    What an answer means that the gateway has made, or an upstream that speaks something else than HTTP: then its HTTP
+    status is a translation, too.
 
-    @param malformed: what it answers was no request: then neither arguments nor limits of the method are the matter.
+    @param malformed: what it answers was no request: then its arguments are not the matter.
     """
     reason, status = response.reason, response.status
+    if response.protocol:
+        said = number_of(response.headers.get(BETWEEN))
+        if said is not None and 0 < said <= UNAUTHENTICATED:
+            return said
+        if status == 404:
+            return NOT_FOUND
     if reason is not None and reason.phase is Phase.TOTAL:
         return DEADLINE_EXCEEDED
     if malformed and status == 400:
@@ -166,13 +178,13 @@ def status_of(response: Response, malformed: bool) -> int:
     return _OF_HTTP.get(status, INTERNAL if status >= 500 else UNKNOWN)
 
 
-def message_of(reason: Abort | None, phrase: str) -> bytes:
-    """
-    C{grpc-message} for an answer of the gateway's own: whatever a stranger may read of the reason.
-
-    @param phrase: of the HTTP status, for where nothing else is known.
-    """
-    return escaped((reason and (reason.detail or reason.title)) or phrase)
+def message_of(response: Response) -> bytes:
+    """C{grpc-message} for such an answer: whatever a stranger may read of its reason, else what its status says."""
+    reason, status = response.reason, response.status
+    text = "" if reason is None else reason.detail or reason.title
+    if not text:
+        text = "the answer is not one of gRPC" if status < 300 else _PHRASES.get(status, f"status {status}")
+    return escaped(text)
 
 
 def escaped(text: str) -> bytes:

@@ -9,8 +9,8 @@ What a server codec of HTTP owes to calls of gRPC: it stands between a connectio
 
 Rules
 - Requests that are no calls pass through as they are: a look at their method or their content type is all they cost.
-- A call passes untouched but for C{grpc-timeout}, and so does whatever an upstream answers, gRPC or not: clients know
-  what to make of an HTTP status.
+- A call passes untouched but for C{grpc-timeout}, and so does whatever an upstream of HTTP answers, gRPC or not:
+  clients know what to make of an HTTP status.  That of another protocol's upstream is only a translation.
 - Whoever stands behind (modules, rules, upstreams) sees gRPC alone, never gRPC-Web.
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from protogate.context import Context
     from protogate.exchange.ledger import Ledger
 
-_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _EVENTS: Final[tuple[str, ...]] = (
     "grpc_ok",
     "grpc_cancelled",
@@ -117,7 +115,7 @@ class Grpc:
     def _answered(self, ledger: Ledger | None, malformed: bool, wanted: Kind, response: Response) -> Response:
         kind = kind_of(response.headers)
         if kind is None:
-            if response.protocol:
+            if response.protocol[:5] == "HTTP/":
                 return response
             response = _own(response, malformed, wanted)
         status, body = number_of(response.headers.get(STATUS)), response.body
@@ -145,7 +143,7 @@ class Grpc:
 
 def _own(response: Response, malformed: bool, wanted: Kind) -> Response:
     """
-    An answer of the gateway's own, in the words of gRPC.  A new one: the record tells of the one that the exchange
+    An answer that is nothing of HTTP's, in the words of gRPC.  A new one: the record tells of the one that the exchange
     knows, with its HTTP status.
     """
     if response.body is not None:
@@ -153,7 +151,7 @@ def _own(response: Response, malformed: bool, wanted: Kind) -> Response:
     headers = Headers([field for field in response.headers if not field[0].startswith(b"content-")])
     headers.set(CONTENT_TYPE, Kind(False, False, wanted.suffix).type())
     headers.set(STATUS, b"%d" % status_of(response, malformed))
-    headers.set(MESSAGE, message_of(response.reason, _PHRASES.get(response.status, f"status {response.status}")))
+    headers.set(MESSAGE, message_of(response))
     return Response(200, headers)
 
 

@@ -18,7 +18,7 @@ from protogate.message import CONNECT, Field, Request, Response
 from protogate_sotp import fields
 from protogate_sotp.codings import CODINGS, IDS
 from protogate_sotp.fields import Bad
-from protogate_sotp.status import NAME, TABLE, http_of
+from protogate_sotp.status import GRPC, NAME, TABLE, http_of
 
 if TYPE_CHECKING:
     from protogate.context import Limits
@@ -63,6 +63,7 @@ NATIVE: Final = re.compile(rb"/([A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+)/([A-Za-z0-9_~
 _SERVICE: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _TYPE: Final = re.compile(rb"application/x-sotp; type=([1-9][0-9]{0,2})").fullmatch
+_GRPC: Final = re.compile(rb"[1-9]|1[0-6]").fullmatch
 _STATUS: Final = re.compile(rb"0|[1-9][0-9]{0,4}").fullmatch
 _ways: dict[tuple[tuple[int, int, int, int], bytes], tuple[str, bytes, bytes]] = {}
 _UPGRADES: Final = frozenset((b"", b"websocket", CONNECT))
@@ -400,6 +401,9 @@ def write_response(response: Response, length: int | None, capabilities: int, co
             code = _exact(value, status)
             rest = [field for field in rest if field[0] != NAME]
             break
+    said = response.headers.get(GRPC) if status == 200 else None
+    if said is not None and _GRPC(said):
+        code = int(said)
     number, pairs = fields.write(rest, count)
     shown = 0 if http_of(code) == status else status
     if length is None:

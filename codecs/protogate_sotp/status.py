@@ -14,6 +14,9 @@ UNKNOWN: Final = 2
 NAME: Final = b"sotp-status"
 """A field between codecs, and for services behind: the exact status, where the HTTP one has several."""
 
+GRPC: Final = b"grpc-status"
+"""In the head of a response: that of a call of gRPC that failed at once.  Its HTTP status says nothing: it is 200."""
+
 STATUSES: Final[dict[int, tuple[str, int, int]]] = {
     0: ("OK", 200, 0),
     1: ("CANCELLED", 499, 1),

@@ -186,16 +186,36 @@ def test_every_status_is_one_of_grpc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "message"),
+    ("status", "fields", "expected"),
     [
-        (None, b"Bad Gateway"),
-        (Abort("10.0.0.1 refused", UPSTREAM, 502), b"Bad Gateway"),
-        (Abort("late", GATEWAY, 500, title="Async-Timeout-Processing"), b"Async-Timeout-Processing"),
-        (Abort("secret", CLIENT, 400, detail="100% wrong", title="t"), b"100%25 wrong"),
+        (404, [], 5),
+        (409, [(b"sotp-status", b"6")], 6),
+        (500, [(b"sotp-status", b"15")], 15),
+        (413, [(b"sotp-status", b"17")], 8),
+        (500, [(b"sotp-status", b"0")], 13),
+        (500, [(b"sotp-status", b"?")], 13),
+        (503, [], 14),
     ],
 )
-def test_a_message_tells_what_a_stranger_may_read(reason: Abort | None, message: bytes) -> None:
-    assert grpc.message_of(reason, "Bad Gateway") == message
+def test_answers_of_other_protocols_have_the_status_that_they_had(
+    status: int, fields: list[tuple[bytes, bytes]], expected: int
+) -> None:
+    assert grpc.status_of(Response(status, fields, None, "SOTP/1"), False) == expected
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (_answer(502), b"Bad Gateway"),
+        (_answer(599), b"status 599"),
+        (_answer(200), b"the answer is not one of gRPC"),
+        (_answer(502, Abort("10.0.0.1 refused", UPSTREAM, 502)), b"Bad Gateway"),
+        (_answer(500, Abort("late", GATEWAY, 500, title="Async-Timeout-Processing")), b"Async-Timeout-Processing"),
+        (_answer(400, Abort("secret", CLIENT, 400, detail="100% wrong", title="t")), b"100%25 wrong"),
+    ],
+)
+def test_a_message_tells_what_a_stranger_may_read(response: Response, message: bytes) -> None:
+    assert grpc.message_of(response) == message
 
 
 @given(st.text())

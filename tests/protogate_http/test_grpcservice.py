@@ -221,6 +221,17 @@ def test_a_module_may_answer_in_grpc() -> None:
     assert Behind(answer).ask() is answer
 
 
+def test_an_upstream_of_another_protocol_is_translated() -> None:
+    answer = Response(409, [(b"content-type", b"text/plain"), (b"sotp-status", b"6")], Whole(b"there is one"), "SOTP/1")
+    behind = Behind(answer)
+    given = behind.ask()
+    assert (given.status, given.body) == (200, None)
+    assert (given.headers.get(b"grpc-status"), given.headers.get(b"grpc-message")) == (b"6", b"Conflict")
+    assert behind.ledger.rpc == 6
+    grpc = Response(200, [(b"content-type", GRPC)], Giver([MESSAGE], trailers=OK).body, "SOTP/1")
+    assert Behind(grpc).ask() is grpc
+
+
 def test_a_call_that_is_malformed_is_told_so() -> None:
     behind = Behind(lambda request: problem.answer(request.malformed, "edge", "1"))
     assert behind.ask(malformed=True).headers.get(b"grpc-status") == b"13"

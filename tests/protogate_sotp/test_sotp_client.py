@@ -121,6 +121,22 @@ def test_statuses_that_are_no_success_are_replies(world):
 
 
 @pytest.mark.parametrize(
+    ("status", "fields", "expected"),
+    [
+        (200, [(b"grpc-status", b"5")], 5),
+        (200, [(b"grpc-status", b"16"), (b"sotp-status", b"3")], 16),
+        (200, [(b"grpc-status", b"0")], 0),
+        (200, [(b"grpc-status", b"17")], 0),
+        (200, [(b"grpc-status", b"-1")], 0),
+        (503, [(b"grpc-status", b"5")], 14),
+    ],
+)
+def test_the_status_of_a_call_of_grpc_is_that_of_the_reply(world, status, fields, expected):
+    world.app.answer = lambda request: Response(status, fields)
+    assert world.ask(7, "x")[0].status == expected
+
+
+@pytest.mark.parametrize(
     ("service", "operation"),
     [(0, "x"), (1 << 32, "x"), ("", "x"), ("a/b", "x"), ("..", "x"), (7, ""), (7, "a b"), (7, "a/b")],
 )

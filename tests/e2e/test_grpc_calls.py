@@ -94,7 +94,7 @@ def _routes() -> list[dict[str, Any]]:
 
     return [
         {"value": "/shop.Orders/", "matcherType": "prefix", "routes": to("orders")},
-        {"type": "service", "value": "shop.Stock", "routes": to("refused")},
+        {"type": "service", "value": "shop.Stock, shop.Suppliers", "routes": to("refused")},
         {"type": "service", "value": "shop.Silent", "routes": to("silent")},
         {"value": "/page", "routes": to("page")},
     ]
@@ -288,6 +288,83 @@ def test_too_much_is_resource_exhausted(world: World) -> None:
     failure = world.failure("shop.Orders/Place", b"x" * (17 << 20))
     assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert failure.details() == "the body may have 16777216 bytes"
+
+
+# -- over SOTP
+
+
+@pytest.fixture(scope="module")
+def carried(world: World, company: Neighbours) -> Iterator[World]:
+    """As C{world}, with SOTP between two gateways."""
+
+    def parts(value: str) -> dict[str, Any]:
+        routes = [{"value": value, "matcherType": "prefix", "routes": [{"targets": [{"upstream": "next"}]}]}]
+        return {"routes": routes, "accessLog": {"file": "access.log"}}
+
+    front = {"name": "web", "address": "127.0.0.1:0"}
+    far = start(
+        company,
+        config(
+            world.port,
+            listeners=[{**front, "protocols": ["sotp"]}],
+            upstreams=[upstream("next", world.port, protocol="http2")],
+            **parts("/shop.Orders/"),
+        ),
+    )
+    links = [{"url": f"sotp://127.0.0.1:{far.port}"}]
+    near = start(
+        company,
+        config(
+            far.port,
+            listeners=[{**front, "protocols": ["http2"]}],
+            upstreams=[{"name": "next", "protocol": "sotp", "endpoints": links}],
+            **parts("/"),
+        ),
+    )
+    with grpc.insecure_channel(f"127.0.0.1:{near.port}", options=OPTIONS) as channel:
+        yield World(near, channel, world.port)
+    near.healthy()
+    far.healthy()
+
+
+def test_sotp_carries_calls(carried: World) -> None:
+    answer, call = carried.unary("shop.Orders/Place", b"an order", metadata=[("app-b-bin", b"\0\xff")])
+    assert answer == b"an order"
+    assert ("end-b-bin", b"\0\xff") in call.trailing_metadata()
+    assert len(list(carried.stream("shop.Orders/Count", b"[200, 1000]"))) == 200
+    total = carried.channel.stream_unary("/shop.Orders/Total")(iter([b"x" * 1000] * 200), timeout=WITHIN)
+    assert json.loads(total) == [200, 200_000]
+    said: queue.Queue[bytes | None] = queue.Queue()
+    answers = carried.channel.stream_stream("/shop.Orders/Chat")(iter(said.get, None), timeout=WITHIN)
+    for word in (b"one", b"two"):
+        said.put(word)
+        assert next(answers) == b"you said " + word
+    said.put(None)
+    assert list(answers) == []
+
+
+def test_sotp_carries_how_calls_end(carried: World) -> None:
+    failure = carried.failure("shop.Orders/Fail")
+    assert (failure.code(), failure.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "nicht möglich: 100 %\n")
+    assert dict(failure.trailing_metadata())["grpc-status-details-bin"] == b"\0\1\xfe"
+    answers = carried.stream("shop.Orders/Count", b"[1, 0, 1]")
+    assert next(answers) == b"0 "
+    with pytest.raises(grpc.RpcError):
+        next(answers)
+    assert answers.code() is grpc.StatusCode.DATA_LOSS
+    answer, _ = carried.unary("shop.Orders/Left", timeout=20)
+    assert 5 < json.loads(answer) <= carried.record("shop.Orders/Left")["deadline"] / 1000
+    before = carried.told()
+    answers = carried.stream("shop.Orders/Wait", b"one")
+    assert next(answers) == b"one"
+    answers.cancel()
+    eventually(lambda: carried.told()["cancelled"] == before["cancelled"] + 1, "it is cancelled behind")
+
+
+def test_errors_of_a_gateway_beyond_sotp_have_their_status(carried: World) -> None:
+    failure = carried.failure("shop.Carts/Open")
+    assert (failure.code(), failure.details()) == (grpc.StatusCode.NOT_FOUND, "Not Found")
+    carried.record("shop.Carts/Open", status=404, rpcStatus=5)
 
 
 # -- gRPC-Web
