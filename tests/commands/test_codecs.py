@@ -42,7 +42,7 @@ def mini(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_codec_is_listed_with_what_it_tells(mini: None) -> None:
     status, text = run("codecs")
     assert status == 0
-    assert [line for line in text.splitlines() if line[0] != " "] == ["http1", "mini", "sotp"]
+    assert [line for line in text.splitlines() if line[0] != " "] == ["http1", "http2", "mini", "sotp"]
     assert "  cannot say   continue, goaway, head\n" in text
     assert "  version      protogate-mini, which is not installed as a distribution\n" in text
     assert "  not with HTTP/1.0 peers: trailers, interim, continue, upgrade\n" in text
