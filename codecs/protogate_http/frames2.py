@@ -57,6 +57,7 @@ MOST_CONTINUATIONS: Final = 32
 """Of the fields of one message."""
 _EVENTS: Final[Mapping[int, str]] = MappingProxyType(
     {
+        DATA: "empty_data_flood",  # without content, and not the end
         PRIORITY: "priority_flood",
         RST_STREAM: "reset_flood",
         SETTINGS: "settings_flood",
@@ -169,7 +170,7 @@ class Walker:
         length, kind, flags = data[at] << 16 | data[at + 1] << 8 | data[at + 2], data[at + 3], data[at + 4]
         if kind == DATA:
             if not length and not flags & END_STREAM:
-                self.spend(DATA, "empty_data_flood")
+                self.spend(DATA, _EVENTS[DATA])
         elif kind == HEADERS:
             self.block = not flags & END_HEADERS
             self._spent[CONTINUATION] = 0
