@@ -27,6 +27,7 @@ from protogate_http.fields2 import (
     without_key,
 )
 from protogate_http.frames2 import CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM
+from protogate_http.grpc import kind_of
 from protogate_http.shape2 import WINDOW
 from protogate_http.wire1 import Bad
 
@@ -255,7 +256,8 @@ class Answer(Stream, Serving):
                 fields.append((b"content-length", said))
             body = None
         elif body is None:
-            fields.append((b"content-length", b"0"))
+            if kind_of(response.headers) is None:  # where it would be metadata
+                fields.append((b"content-length", b"0"))
         elif length is not None:
             fields.append((b"content-length", b"%d" % length))
         if body is None:

@@ -1,5 +1,6 @@
 """
-A server of gRPC that is none of ours: grpcio, with raw bytes for messages.  Prints C{listening PORT}.
+A server of gRPC that is none of ours: grpcio, with raw bytes for messages.  Prints C{listening PORT}.  With a file for
+its certificate and one for the key as arguments it speaks TLS.
 
 Service C{shop.Orders}; "told" is what its last calls have seen, for C{Told}.
 """
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -121,7 +123,12 @@ def main() -> None:
             )
         ]
     )
-    print("listening", server.add_insecure_port("127.0.0.1:0"))
+    if sys.argv[1:]:
+        cert, key = (Path(name).read_bytes() for name in sys.argv[1:])
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, cert)]))
+    else:
+        port = server.add_insecure_port("127.0.0.1:0")
+    print("listening", port)
     sys.stdout.flush()
     server.start()
     server.wait_for_termination()

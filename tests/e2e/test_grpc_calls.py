@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+from multiplexed import ENGINES, engine
+from secure import pair
 
+from authority import Authority
 from gateways import HERE, WITHIN, Gateway, config, eventually, origin, start, upstream, wire
 from neighbours import Neighbours, free_port, need, run
 
@@ -88,6 +91,25 @@ class World(NamedTuple):
         return found
 
 
+def all_kinds(channel: grpc.Channel) -> None:
+    """One call of each kind."""
+    place = channel.unary_unary("/shop.Orders/Place")
+    answer, call = place.with_call(b"an order", metadata=[("app-b-bin", b"\0\xff")], timeout=WITHIN)
+    assert answer == b"an order"
+    assert ("end-b-bin", b"\0\xff") in call.trailing_metadata()
+    assert len(list(channel.unary_stream("/shop.Orders/Count")(b"[200, 1000]", timeout=WITHIN))) == 200
+    total = channel.stream_unary("/shop.Orders/Total")(iter([b"x" * 1000] * 200), timeout=WITHIN)
+    assert json.loads(total) == [200, 200_000]
+    said: queue.Queue[bytes | None] = queue.Queue()
+    answers = channel.stream_stream("/shop.Orders/Chat")(iter(said.get, None), timeout=WITHIN)
+    for word in (b"one", b"two", b"three"):
+        said.put(word)
+        assert next(answers) == b"you said " + word
+    said.put(None)
+    assert list(answers) == []
+    assert answers.code() is grpc.StatusCode.OK
+
+
 def _routes() -> list[dict[str, Any]]:
     def to(name: str) -> list[dict[str, Any]]:
         return [{"targets": [{"upstream": name}]}]
@@ -151,26 +173,8 @@ def test_a_call_with_metadata_both_ways(world: World) -> None:
     world.record("shop.Orders/Place", received=13, status=200, rpcStatus=0, service="shop.Orders", protocol="HTTP/2")
 
 
-def test_a_stream_from_the_server(world: World) -> None:
-    messages = list(world.stream("shop.Orders/Count", b"[200, 1000]"))
-    assert len(messages) == 200
-    assert messages[7] == b"7 " + b"x" * 1000
-
-
-def test_a_stream_from_the_client(world: World) -> None:
-    call = world.channel.stream_unary("/shop.Orders/Total")
-    assert json.loads(call(iter([b"x" * 1000] * 200), timeout=WITHIN)) == [200, 200_000]
-
-
-def test_streams_in_turns(world: World) -> None:
-    said: queue.Queue[bytes | None] = queue.Queue()
-    answers = world.channel.stream_stream("/shop.Orders/Chat")(iter(said.get, None), timeout=WITHIN)
-    for word in (b"one", b"two", b"three"):
-        said.put(word)
-        assert next(answers) == b"you said " + word
-    said.put(None)
-    assert list(answers) == []
-    assert answers.code() is grpc.StatusCode.OK
+def test_calls_of_all_kinds(world: World) -> None:
+    all_kinds(world.channel)
 
 
 def test_large_messages(world: World) -> None:
@@ -198,6 +202,7 @@ def test_a_failure_at_once(world: World) -> None:
     trailing = dict(failure.trailing_metadata())
     assert trailing["grpc-status-details-bin"] == b"\0\1\xfe"
     assert trailing["x-why"] == "so"
+    assert "content-length" not in trailing  # what the server has not sent is no metadata
     world.record("shop.Orders/Fail", status=200, rpcStatus=9)
 
 
@@ -290,6 +295,47 @@ def test_too_much_is_resource_exhausted(world: World) -> None:
     assert failure.details() == "the body may have 16777216 bytes"
 
 
+# -- over TLS, with either engine
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_calls_over_tls_on_both_sides(world: World, company: Neighbours, tmp_path: Path, name: str) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("shop.test", ["shop.test", "127.0.0.1"])
+    server = origin(company, "grpc_server.py", arguments=(str(issued.cert), str(issued.key)))
+    settings = config(
+        server.port,
+        listeners=[
+            {
+                "name": "web",
+                "address": "127.0.0.1:0",
+                "protocols": ["http2", "http1"],
+                "tls": {"certificates": [pair(issued)]},
+            }
+        ],
+        upstreams=[
+            {
+                "name": "origin",
+                "endpoints": [{"url": f"h2://127.0.0.1:{server.port}"}],
+                "tls": {"ca": str(authority.file)},
+            }
+        ],
+    )
+    with engine(name, tmp_path):
+        gateway = start(company, settings)
+    credentials = grpc.ssl_channel_credentials(authority.file.read_bytes())
+    with grpc.secure_channel(f"127.0.0.1:{gateway.port}", credentials, OPTIONS) as channel:
+        all_kinds(channel)
+        message = bytes(range(256)) * 8000
+        assert channel.unary_unary("/shop.Orders/Place")(message, timeout=WITHIN) == message
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/shop.Orders/Fail")(b"", timeout=WITHIN)
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        left = json.loads(channel.unary_unary("/shop.Orders/Left")(b"", timeout=20))
+        assert 5 < left < 21
+    gateway.healthy()
+
+
 # -- over SOTP
 
 
@@ -328,19 +374,7 @@ def carried(world: World, company: Neighbours) -> Iterator[World]:
 
 
 def test_sotp_carries_calls(carried: World) -> None:
-    answer, call = carried.unary("shop.Orders/Place", b"an order", metadata=[("app-b-bin", b"\0\xff")])
-    assert answer == b"an order"
-    assert ("end-b-bin", b"\0\xff") in call.trailing_metadata()
-    assert len(list(carried.stream("shop.Orders/Count", b"[200, 1000]"))) == 200
-    total = carried.channel.stream_unary("/shop.Orders/Total")(iter([b"x" * 1000] * 200), timeout=WITHIN)
-    assert json.loads(total) == [200, 200_000]
-    said: queue.Queue[bytes | None] = queue.Queue()
-    answers = carried.channel.stream_stream("/shop.Orders/Chat")(iter(said.get, None), timeout=WITHIN)
-    for word in (b"one", b"two"):
-        said.put(word)
-        assert next(answers) == b"you said " + word
-    said.put(None)
-    assert list(answers) == []
+    all_kinds(carried.channel)
 
 
 def test_sotp_carries_how_calls_end(carried: World) -> None:
