@@ -112,6 +112,8 @@ class Stream(Half):
 
     def trailers(self, fields: Sequence[Field]) -> None:
         """Trailers came."""
+        if self.tunnel:
+            raise Broken("fields within a tunnel")  # RFC 9113, 8.5
         try:
             found = trailed(fields, self.connection.most_trailers())
         except Bad as bad:
