@@ -178,6 +178,8 @@ class Client(Link):
             stream.state, whole = BODY, None
             stream.due = made.length
             body = Body(stream, made.length)
+        if body is not None and whole is None and status < 300:
+            self._go(stream)  # it answers while it reads: there will be no 100
         stream.expect = False
         stream.headed(Response(status, made.fields, body, "SOTP/1"))
         if whole is not None:

@@ -332,6 +332,23 @@ def test_an_answer_instead_of_the_100_wants_no_content():
     end.close()
 
 
+@pytest.mark.parametrize(("status", "sent"), [(200, [(DATA, END, 1, b"x")]), (403, [])])
+def test_an_answer_that_goes_on_wants_the_content_if_it_is_a_success(status, sent):
+    end = greeted("client")
+    giver = Giver([b"x"], 1)
+    end.call(headers=[(b"expect", b"100-continue")], body=giver.body)
+    end.said  # noqa: B018
+    end.feed(answer(flags=0, payload=told(status)))
+    assert end.said == sent
+    assert giver.body.attached is bool(sent)
+    end.advance(2)
+    assert end.said == []
+    Taker(end.result[0].body)
+    end.feed(frame(DATA, END, 1, b"y"))
+    assert [kind for kind, *_ in end.said] == [CANCEL] * (status == 403)
+    end.close()
+
+
 def test_the_length_of_an_answer_to_head_is_a_field():
     end = greeted("client")
     end.send(Request(b"HEAD", b"/"))
