@@ -41,8 +41,9 @@ import sotp_load
 import steady
 import ways
 from neighbours import need
+from others import nginx
 from others.plan import Plan
-from processes import cells, stage
+from processes import Process, cells, free_port, stage
 from protogate_sotp import frames
 from rows import Options
 
@@ -118,9 +119,9 @@ def test_a_candidate_that_agrees_to_another_protocol_is_not_compared() -> None:
     with stage() as (folder, processes):
         processes.append(up := candidates.upstream(folder))
         who = identity.made(folder)
-        processes.append(nginx := candidates.available()["nginx"](folder, Plan(up.port, identity=who)))
+        processes.append(process := candidates.available()["nginx"](folder, Plan(up.port, identity=who)))
         with pytest.raises(SystemExit, match="no application protocol"):
-            candidates.check("nginx", nginx, Plan(up.port, front="http2", identity=who))
+            candidates.check("nginx", process, Plan(up.port, front="http2", identity=who))
 
 
 def test_what_was_started_ends_also_when_the_bench_is_ended(tmp_path: Path) -> None:
@@ -149,10 +150,10 @@ def test_what_was_started_ends_also_when_the_bench_is_ended(tmp_path: Path) -> N
 def test_a_candidate_that_does_less_is_not_compared() -> None:
     with stage() as (folder, processes):
         processes.append(up := candidates.upstream(folder))
-        processes.append(nginx := candidates.available()["nginx"](folder, Plan(up.port)))
-        candidates.check("nginx", nginx, Plan(up.port))
+        processes.append(process := candidates.available()["nginx"](folder, Plan(up.port)))
+        candidates.check("nginx", process, Plan(up.port))
         with pytest.raises(SystemExit, match="a field that tells the time"):
-            candidates.check("nginx", nginx, Plan(up.port, governed=True))
+            candidates.check("nginx", process, Plan(up.port, governed=True))
 
 
 @pytest.mark.usefixtures("rivals")
@@ -186,12 +187,10 @@ def test_requests_that_share_connections_are_compared(name: str) -> None:
 
 @pytest.mark.usefixtures("rivals")
 def test_a_codec_is_compared_with_http1_on_either_side() -> None:
-    table = ways.measure(few(only=(EPOLL,)), [("http1", "http1"), ("sotp", "http1"), ("sotp", "sotp")])
-    assert [row[:2] for row in table.rows[1:]] == [
-        (EPOLL, way) for way in ("HTTP/1 → HTTP/1", "SOTP → HTTP/1", "SOTP → SOTP")
-    ]
+    table = ways.measure(few(only=(EPOLL,)), [("http1", "http1"), ("sotp", "sotp")])
+    assert [row[:2] for row in table.rows[1:]] == [(EPOLL, "HTTP/1 → HTTP/1"), (EPOLL, "SOTP → SOTP")]
     assert table.rows[1][3] == "1.00"
-    assert [row[-1] for row in table.rows[1:]] == [0, 0, 0]
+    assert [row[-1] for row in table.rows[1:]] == [0, 0]
 
 
 @pytest.mark.usefixtures("rivals")
@@ -371,6 +370,28 @@ def test_releases_lose_nothing_and_kills_only_what_a_worker_held() -> None:
     assert faults == [], cells(releases.HEADINGS, *(figure.row() for figure in figures))
     assert [figure.name for figure in figures] == ["nothing", "reload", "upgrade", "kill of a worker"]
     assert all(figure.account.answered > 20 for figure in figures)
+
+
+@pytest.mark.usefixtures("rivals")
+def test_all_loads_offer_the_same_cryptography() -> None:
+    need("h2load")
+    with stage() as (folder, processes):
+        who, port, log = identity.made(folder), free_port(), folder / "offered"
+        server = f"""
+            ssl_certificate {who.cert}; ssl_certificate_key {who.key}; ssl_protocols TLSv1.2 TLSv1.3;
+            access_log {log} offered; location / {{ return 200 ok; }}
+        """
+        form = "log_format offered '$server_protocol $ssl_protocol $ssl_cipher $ssl_curve';"
+        command = nginx.command(folder, "offered", port, server, form, listen="ssl http2")
+        processes.append(up := Process(command, "", port, folder / "log"))
+        load.ask(up, "/", 1, 2, identity=who)
+        load.multiplexed(up, "/", 1, 1, 2, identity=who)
+        told = set(log.read_text().splitlines())
+        log.write_text("")
+        load.anew(up, "/", 0.2, 1, False, who)
+        anew = set(log.read_text().splitlines())
+    assert told == {f"HTTP/{version} TLSv1.3 TLS_AES_128_GCM_SHA256 X25519" for version in ("1.1", "2.0")}
+    assert anew == {"HTTP/1.1 TLSv1.3 TLS_AES_128_GCM_SHA256 X25519"}
 
 
 # -- the loads that are programs of our own
