@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ from protogate.message import Field, Headers, Request, Response
 from protogate_http.grpc import tell_deadline
 from protogate_http.semantics import Special, accept, bodyless, compose, key, new_key, split
 from protogate_http.stream1 import Stream
-from protogate_http.wire1 import CHUNKED, CLOSE, NONE, TOKEN, Bad, Head, Responses, T
+from protogate_http.wire1 import CHUNKED, CLOSE, METHODS, NONE, TOKEN, Bad, Head, Responses, visible
 
 if TYPE_CHECKING:
     from protogate.context import Context
@@ -43,10 +42,7 @@ INTERIMS: Final = 16
 """Interim responses to one request; an upstream that sends more is at fault."""
 _CONTENT: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 """Methods that want a content-length even without content (RFC 9110, 8.6)."""
-
-
-_START: Final = re.compile(T + rb"++ [\x21-\x7e]++ HTTP/1\.1\r\n").fullmatch
-_AUTHORITY: Final = re.compile(rb"[\x21-\x7e]*+").fullmatch
+_CODES: Final = {b"%d" % status: status for status in range(100, 600)}
 
 
 class Ask(Calling):
@@ -164,10 +160,11 @@ class Client(Stream):
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
             return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
-        method = request.method  # CONNECT names the authority (RFC 9112, 3.2.3)
-        start = b"%b %b HTTP/1.1\r\n" % (method, request.authority if method == b"CONNECT" else request.target)
-        upgrade = request.upgrade
-        if not _START(start) or not _AUTHORITY(request.authority) or not (upgrade is None or TOKEN(upgrade)):
+        method, authority, upgrade = request.method, request.authority, request.upgrade
+        target = authority if method == b"CONNECT" else request.target  # RFC 9112, 3.2.3
+        start = b"%b %b HTTP/1.1\r\n" % (method, target)
+        proper = (method in METHODS or TOKEN(method)) and target and visible(target) and visible(authority)
+        if not proper or not (upgrade is None or TOKEN(upgrade)):
             self.context.count("invalid_request_refused")
             return fail(Abort("a request that cannot be written as HTTP/1.1", GATEWAY, 500, NEVER))
         if request.deadline is not None:
@@ -210,7 +207,7 @@ class Client(Stream):
         half = self.half
         assert half is not None
         minor, code = head.start
-        status, request = int(code), half.request
+        status, request = _CODES[code], half.request
         fields, special = split(head.fields)
         if status < 200 and status != 101:
             self._interim(half, Response(status, fields))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protogate_http.wire1 import CHUNKED, CLOSE, HEAD, NONE, NUMBER, RAW, Bad, End, Head, Requests, Responses
+from protogate_http.wire1 import CHUNKED, CLOSE, HEAD, NONE, RAW, Bad, End, Head, Requests, Responses, number
 
 if TYPE_CHECKING:
     from protogate.context import Limits
@@ -71,7 +71,7 @@ def _length(head: Head, client: bool) -> int | None:
         return CHUNKED if codings == [b"chunked"] and not lengths else None
     if lengths:
         (first, *others) = lengths
-        return None if others or not NUMBER(first) else int(first)
+        return None if others or not number(first) else int(first)
     if client:
         return CLOSE if head.start[0] == b"CONNECT" else NONE
     return CLOSE

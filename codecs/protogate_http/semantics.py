@@ -15,12 +15,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
 from protogate.message import Field, Headers, Request, spellings
-from protogate_http.wire1 import CHUNKED, KNOWN, LONG, NUMBER, REMEMBERED, TOKEN, Bad, low
+from protogate_http.wire1 import CHUNKED, KNOWN, LONG, REMEMBERED, TEXT, TOKEN, Bad, low, number
 
 HOP: Final = frozenset(
     (
@@ -101,18 +101,26 @@ def split(fields: list[Field]) -> tuple[Headers, Special]:  # noqa: PLR0912  one
     @raise Bad: when the framing has two readings, or an expectation cannot be met.
     """
     special = Special()
-    kept = Headers([field for field in fields if field[0] not in SPECIAL])
-    if len(kept) == len(fields):
+    pairs: list[Any] = fields  # Any: see wire1.parsed()
+    others: list[Any] = []
+    own: list[Field] = []
+    for pair in pairs:
+        if pair[0] in SPECIAL:
+            own.append(pair)
+        else:
+            others.append(pair)
+    kept = Headers(others)
+    if not own:
         return kept, special
     codings: list[bytes] = []
     trailers = False
-    for name, value in [field for field in fields if field[0] in SPECIAL]:
+    for name, value in own:
         if name == b"host":
             if special.host is not None:
                 raise Bad("more than one Host", 400, "bad_host")
             special.host = value
         elif name == b"content-length":
-            if special.length is not None or not NUMBER(value):
+            if special.length is not None or not number(value):
                 raise Bad("bad Content-Length", 400, "bad_framing")
             special.length = int(value)
         elif name == b"connection":
@@ -209,8 +217,6 @@ _valid: Final[set[bytes]] = set()
 """Names that are lower-case tokens and not OURS, as far as they were seen: a few thousand."""
 _known: Final[dict[Field, bytes]] = {}
 """Lines that are sent again and again, by the fields they are made of; all are forgotten when there are L{KNOWN}."""
-_TEXT: Final = bytes([9, *range(32, 127), *range(128, 256)])
-"""What a value may hold."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 
 
@@ -224,19 +230,21 @@ def compose(out: list[bytes], headers: Iterable[Field], count: Callable[[str], N
         (RFC 9110, 10.1.4).
     """
     options = b""
+    field: Any  # see wire1.parsed()
     for field in headers:
         line = _known.get(field)
         if line is None:
-            value, name = field[1], low(field[0])
+            value: bytes = field[1]
+            name = low(field[0])
             if name in OURS:
-                if value.translate(None, _TEXT):
+                if value.translate(TEXT) != value:
                     count("invalid_field_dropped")
                 elif name == b"connection":
                     options += b"," + value
                 elif name == b"te" and b"trailers" in listed(value):
                     options += b",te"
                 continue
-            if value.translate(None, _TEXT) or not (name in _valid or _named(name)):
+            if value.translate(TEXT) != value or not (name in _valid or _named(name)):
                 count("invalid_field_dropped")
                 continue
             line = b"%b: %b\r\n" % (name, value)
@@ -260,7 +268,7 @@ def _named(name: bytes) -> bool:
 def described(headers: Headers) -> bytes | None:
     """The content-length that a HEAD or 304 response describes its content with, or None."""
     value = headers.get(b"content-length")
-    return value if value is not None and NUMBER(value) else None
+    return value if value is not None and number(value) else None
 
 
 def admitted(trailers: list[Field] | None) -> list[Field] | None:

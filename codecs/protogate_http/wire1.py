@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"
-_FIELD: Final = re.compile(rb"(" + T + rb"++):(" + _TEXT + rb"*+)").fullmatch
-_REQUEST: Final = re.compile(rb"(" + T + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])").fullmatch
 _RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?").fullmatch
 TOKEN: Final = re.compile(T + rb"++").fullmatch
 NUMBER: Final = re.compile(rb"[0-9]{1,18}").fullmatch
@@ -40,6 +38,19 @@ _FIRST: Final = re.compile(T).match
 _START: Final = re.compile(rb"(" + T + rb"{1,64}+) ([\x21-\x7e]++)(?: |\Z)").match
 _FOLD: Final = re.compile(rb"[ \t]*\r\n[ \t]+")
 _BARE: Final = re.compile(rb"(?<!\r)\n").search
+
+
+def _only(*allowed: int) -> bytes:
+    """For bytes.translate(): changes every byte that is not allowed, and is quicker than a pattern."""
+    return bytes([byte if byte in allowed else byte ^ 1 for byte in range(256)])
+
+
+TEXT: Final = _only(9, *range(32, 127), *range(128, 256))
+"""What a value may hold: C{value.translate(TEXT) == value}."""
+_VISIBLE: Final = _only(*range(33, 127))
+_DIGITS: Final = _only(*b"0123456789")
+_VERSIONS: Final = {b"HTTP/1.0": b"0", b"HTTP/1.1": b"1"}
+METHODS: Final = {method: method for method in b"GET HEAD POST PUT DELETE PATCH OPTIONS TRACE CONNECT".split()}
 
 NONE: Final = 0
 """Length of a message without a body."""
@@ -128,18 +139,23 @@ END: Final = End()
 
 _lower: Final[dict[bytes, bytes]] = {}
 """Spelling of a field name -> lower case, for at most a few thousand spellings."""
+_names: Final[dict[bytes, bytes]] = {}
+"""The same of names that were read and are tokens."""
+_statuses: Final[dict[bytes, tuple[bytes, ...]]] = {}
+"""Status lines that come again and again; as L{_common}."""
 _common: Final[dict[bytes, Field]] = {}
 """Lines that come again and again, as the fields they are; all are forgotten when there are L{KNOWN}."""
 KNOWN: Final = 1024
 LONG: Final = 160
 """Bytes of a line from which on it is not remembered."""
 REMEMBERED: Final = frozenset(
-    b"accept accept-charset accept-encoding accept-language accept-ranges access- access-control-allow-credentials "
-    b"access-control-allow-methods access-control-allow-origin agent alt-svc cache-control connection content- "
-    b"encoding content-language content-type control-allow-headers date dnt fetch-user forwarded host keep-alive "
-    b"origin pragma priority sec- sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec- "
-    b"fetch-site server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests user- "
-    b"vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto x-frame-options".split()
+    b"accept accept-charset accept-encoding accept-language accept-ranges access-control-allow-credentials "
+    b"access-control-allow-headers access-control-allow-methods access-control-allow-origin alt-svc cache-control "
+    b"connection content-encoding content-language content-type date dnt forwarded host keep-alive origin pragma "
+    b"priority sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site "
+    b"sec-fetch-user server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests "
+    b"user-agent vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto "
+    b"x-frame-options".split()
 )
 """Names whose values are few.  No secret and nothing that is different each time: that would drive out the others."""
 
@@ -156,12 +172,18 @@ def low(name: bytes) -> bytes:
 
 def parse(line: bytes) -> Field | None:
     """A field line without its CRLF -> (lower name, value); None when it is none (RFC 9112, 5)."""
-    match = _FIELD(line)
-    if match is None:
+    spelled, mark, value = line.partition(b":")
+    name = _names.get(spelled)
+    if name is None:
+        if not TOKEN(spelled):
+            return None
+        name = spelled.lower()
+        if len(_names) < 4096 and len(name) < 64:
+            _names[spelled] = name
+    if not mark or value.translate(TEXT) != value:
         return None
-    name, value = match.groups()
-    field = (low(name), value.strip(b" \t"))
-    if field[0] in REMEMBERED and len(line) < LONG:
+    field = (name, value.strip(b" \t"))
+    if name in REMEMBERED and len(line) < LONG:
         if len(_common) >= KNOWN:
             _common.clear()
         _common[line] = field
@@ -170,13 +192,51 @@ def parse(line: bytes) -> Field | None:
 
 def parsed(lines: list[bytes]) -> list[Field] | None:
     """Field lines -> fields; None when one of them is no field line."""
-    fields = []
+    fields: list[Any] = []  # Any: compiled, a pair that is one would be taken to pieces and made anew at each step
     for line in lines:
-        field = _common.get(line) or parse(line)
+        field: Any = _common.get(line) or parse(line)
         if field is None:
             return None
         fields.append(field)
     return fields
+
+
+def requested(line: bytes) -> tuple[bytes, ...] | None:
+    """A request line without its CRLF -> (method, target, minor version); None when it is none (RFC 9112, 3)."""
+    parts = line.split(b" ", 3)
+    if len(parts) != 3:
+        return None
+    method, target, minor = METHODS.get(parts[0]), parts[1], _VERSIONS.get(parts[2])
+    if method is None:
+        method = parts[0]
+        if not TOKEN(method):
+            return None
+    if minor is None or not target or not visible(target):
+        return None
+    return method, target, minor
+
+
+def answered(line: bytes) -> tuple[bytes, ...] | None:
+    """A status line without its CRLF -> (minor version, status); None when it is none (RFC 9112, 4)."""
+    match = _RESPONSE(line)
+    if match is None:
+        return None
+    parts = match.groups()
+    if len(line) < LONG:
+        if len(_statuses) >= KNOWN:
+            _statuses.clear()
+        _statuses[line] = parts
+    return parts
+
+
+def visible(text: bytes) -> bool:
+    """Whether there is nothing in it that may not stand in a target or an authority."""
+    return text.translate(_VISIBLE) == text
+
+
+def number(text: bytes) -> bool:
+    """Whether it is 1 to 18 digits."""
+    return 0 < len(text) < 19 and text.translate(_DIGITS) == text
 
 
 class Reader:
@@ -430,18 +490,18 @@ class Requests(Reader):
         limits, size = self.limits, len(head)
         lines = head[:-4].split(b"\r\n")
         start = lines.pop(0)
-        match, fields = _REQUEST(start), parsed(lines)
-        good = match is not None and fields is not None
+        parts, fields = requested(start), parsed(lines)
+        good = parts is not None and fields is not None
         if not good or size > limits.request_line or size > limits.header_line or size > limits.headers:
             self._scan(head)
-        if match is None or fields is None:
-            if match is None and _VERSION(start):
+        if parts is None or fields is None:
+            if parts is None and _VERSION(start):
                 raise self._bad(Bad("HTTP version not supported", 505, "http_version_not_supported"), head)
             raise self._bad(Bad("malformed head"), head)
         if len(fields) > limits.header_count:
             self._scan(head)
         self._blank, self._mark, self._lines, self._begin = False, 0, 0, 0
-        return Head(match.groups(), fields)
+        return Head(parts, fields)
 
     def _scan(self, data: bytes) -> None:
         """
@@ -509,13 +569,14 @@ class Responses(Reader):
             self._begun(seen)
             return None
         lines = head[:-4].split(b"\r\n")
-        match, fields = _RESPONSE(lines[0]), parsed(lines[1:])
+        start = lines.pop(0)
+        parts, fields = _statuses.get(start) or answered(start), parsed(lines)
         if fields is None:
             fields = parsed(unfold(head)[:-4].split(b"\r\n")[1:])
-        if match is None or fields is None:
+        if parts is None or fields is None:
             self.clear()
             raise Bad("malformed response head", 502, "malformed_response")
-        return Head(match.groups(), fields)
+        return Head(parts, fields)
 
     def _begun(self, seen: int) -> None:
         """Raise for a head that is not whole, but cannot become one: who speaks something else is not waited for."""
