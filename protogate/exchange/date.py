@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
-from typing import ClassVar
+from typing import Final
 
 
 class _Second:
-    number: ClassVar[int] = -1
-    text: ClassVar[bytes] = b""
+    __slots__ = ("number", "text")
+
+    def __init__(self) -> None:
+        self.number, self.text = -1, b""
+
+
+_last: Final = _Second()
 
 
 def now() -> bytes:
     """C{b"Sun, 06 Nov 1994 08:49:37 GMT"}."""
     number = int(time.time())
-    if number != _Second.number:
-        _Second.number, _Second.text = number, formatdate(number, usegmt=True).encode("ascii")
-    return _Second.text
+    if number != _last.number:
+        _last.number, _last.text = number, formatdate(number, usegmt=True).encode("ascii")
+    return _last.text

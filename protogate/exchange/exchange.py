@@ -127,7 +127,7 @@ class Exchange:
     def id(self) -> str:
         """Id of this request, 32 hex digits: C{func.requestId}."""
         if self._id is None:
-            self._id = _PROCESS + hex(next(_number))[2:]
+            self._id = _PROCESS + next(_number).to_bytes(8, "big").hex()
         return self._id
 
     @property

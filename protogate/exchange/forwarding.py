@@ -44,6 +44,11 @@ _SIGNS: Final = (
 )
 """What names of fields begin with that say something about a client's certificate (RFC 9440, and many a habit)."""
 _CLAIMS: Final = frozenset(spelled for sign in _SIGNS for spelled in (sign, *spellings(sign)))
+CLAIM: Final = 1
+"""Something about a client's certificate."""
+TOLD: Final = 2
+"""Something about who asks that is written anew."""
+_kinds: Final[dict[bytes, int]] = {}
 _PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?").fullmatch
 _PAIR: Final = r"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)=([!#$%&'*+\-.^_`|~0-9A-Za-z]+|"[^"\\\x00-\x1f\x7f]*")[ \t]*"""
 _ELEMENT = re.compile(rf"{_PAIR}(?:;{_PAIR})*").fullmatch
@@ -109,7 +114,7 @@ class Forwarding:
         peer = request.peer
         if not self._networks or not self.trusts(peer.ip):
             for name, _ in request.headers:
-                if name[:12] in _CLAIMS or name[:18] in _CLAIMS:
+                if _kind(name) & CLAIM:
                     _disbelieve(request)
                     break
             return peer
@@ -144,7 +149,7 @@ class Forwarding:
             fields = found
         dirty = False
         for name, _ in headers:
-            if (name[:12] in _PREFIXES and name != _CERTIFICATE) or name in _OTHERS:
+            if _kind(name) & TOLD:
                 dirty = True
                 break
         if dirty:
@@ -154,13 +159,7 @@ class Forwarding:
                 if len(self._ours(came)) >= ROUNDS:
                     raise Abort(f"the request came by {ROUNDS} times before", GATEWAY, 502, error="proxy_loop_detected")
                 via = b"%b, %b" % (came, via)
-            headers = Headers(
-                [
-                    field
-                    for field in headers
-                    if (field[0][:12] not in _PREFIXES or field[0] == _CERTIFICATE) and field[0] not in _OTHERS
-                ]
-            )
+            headers = Headers([field for field in headers if not _kind(field[0]) & TOLD])
             request.headers = headers
         headers.extend(fields)
         headers.append((b"via", via))
@@ -232,10 +231,24 @@ class Forwarding:
         return fields
 
 
+def _kind(name: bytes) -> int:
+    """What a field of that name says: L{CLAIM}, L{TOLD}, both, or 0."""
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = CLAIM if name[:12] in _CLAIMS or name[:18] in _CLAIMS else 0
+        if (name[:12] in _PREFIXES and name != _CERTIFICATE) or name in _OTHERS:
+            kind |= TOLD
+        if len(_kinds) >= KNOWN:
+            _kinds.clear()
+        if len(name) <= LONGEST:
+            _kinds[name] = kind
+    return kind
+
+
 def _disbelieve(request: Request) -> None:
     """Take out what is said about a client's certificate."""
     headers = request.headers
-    headers[:] = [field for field in headers if field[0][:12] not in _CLAIMS and field[0][:18] not in _CLAIMS]
+    headers[:] = [field for field in headers if not _kind(field[0]) & CLAIM]
 
 
 def _valid(host: bytes) -> bool:

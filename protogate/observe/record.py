@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -32,6 +32,8 @@ TARGET: Final = 2048
 """Bytes of a target that are kept."""
 SHORT: Final = 256
 """Bytes that are kept of a method, a host, a user agent."""
+KNOWN: Final = 1024
+"""Short texts that are remembered."""
 REASON: Final = 1024
 """Characters of a reason that are kept."""
 LINE: Final = 32 * 1024
@@ -61,8 +63,8 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
         request.protocol,
         source.ip,
         source.port,
-        _text(method, SHORT),
-        _text(host, SHORT),
+        _short(method),
+        _short(host),
         _text(target, TARGET),
         response.status if response is not None else reason.status if reason is not None else 0,
         ledger.received,
@@ -71,7 +73,7 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
         "" if peer.ip == source.ip else peer.ip,
         source.tls,
         request.service,
-        "" if agent is None else _text(agent, SHORT),
+        "" if agent is None else _short(agent),
         "" if route is None else route.name,
         "" if chosen is None else chosen.upstream,
         ledger.address,
@@ -155,6 +157,22 @@ def _text(value: bytes, limit: int) -> str:
     return _strange.sub(_escape, value[:limit]).decode("ascii") + (CUT if len(value) > limit else "")
 
 
+_known: Final[dict[bytes, str]] = {}
+"""What comes again and again; all is forgotten when there are L{KNOWN}."""
+
+
+def _short(value: bytes) -> str:
+    """A method, a host, a user agent."""
+    found = _known.get(value)
+    if found is None:
+        found = _text(value, SHORT)
+        if len(value) <= SHORT:
+            if len(_known) >= KNOWN:
+                _known.clear()
+            _known[value] = found
+    return found
+
+
 def _escape(match: re.Match[bytes]) -> bytes:
     return b"\\x%02x" % match[0][0]
 
@@ -167,18 +185,23 @@ def _ms(seconds: float) -> Any:
 class _Last:
     """What was written out last: a busy gateway asks for the same second, and often for the same millisecond."""
 
-    second: ClassVar[int] = -1
-    until_second: ClassVar[str] = ""
-    millisecond: ClassVar[int] = -1
-    text: ClassVar[str] = ""
+    __slots__ = ("millisecond", "second", "text", "until_second")
+
+    def __init__(self) -> None:
+        self.second = self.millisecond = -1
+        self.text = self.until_second = ""
+
+
+_last: Final = _Last()
+_MILLISECONDS: Final = [f".{number:03d}Z" for number in range(1000)]
 
 
 def stamp(seconds: float) -> str:
     """Seconds since the epoch in RFC 3339, UTC, with milliseconds."""
     millisecond = int(seconds * 1000)
-    if millisecond != _Last.millisecond:
-        second, rest = divmod(millisecond, 1000)
-        if second != _Last.second:
-            _Last.second, _Last.until_second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        _Last.millisecond, _Last.text = millisecond, f"{_Last.until_second}.{rest:03d}Z"
-    return _Last.text
+    if millisecond != _last.millisecond:
+        second = millisecond // 1000
+        if second != _last.second:
+            _last.second, _last.until_second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _last.millisecond, _last.text = millisecond, _last.until_second + _MILLISECONDS[millisecond % 1000]
+    return _last.text
