@@ -39,6 +39,7 @@ from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IBody, IService, ISink
 from protogate.message import Field, Request, Response, ignore, tunnels
+from protogate.promise import Promise
 
 if TYPE_CHECKING:
     from protogate.connection import Connection
@@ -389,7 +390,7 @@ class Calling(Half):
     def begin(self, request: Request) -> Deferred[Response]:
         """Start, and return the Deferred of the Response."""
         self.request, self.ledger = request, request.ledger
-        answer = self.answer = Deferred(self.cancelled)
+        answer = self.answer = Promise(self.cancelled)
         connection, body = self.connection, request.body
         connection.cork()
         try:
