@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from protogate.message import CONNECT, Field, Headers, Request
 from protogate_http.semantics import _HOST as HOST
-from protogate_http.semantics import _TEXT as TEXT
 from protogate_http.semantics import (
     OURS,
     SPECIAL,
@@ -27,7 +26,7 @@ from protogate_http.semantics import (
     bodyless,
     listed,
 )
-from protogate_http.wire1 import KNOWN, LONG, NUMBER, REMEMBERED, TOKEN, Bad, low
+from protogate_http.wire1 import KNOWN, LONG, REMEMBERED, TEXT, TOKEN, Bad, low, number
 
 if TYPE_CHECKING:
     from protogate.context import Limits
@@ -156,7 +155,7 @@ def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: P
                 raise Bad("more than one Host", 400, "bad_host")
             host = value
         elif name == b"content-length":
-            if made.length is not None or not NUMBER(value):
+            if made.length is not None or not number(value):
                 raise Bad("bad Content-Length", 400, "bad_framing")
             made.length = int(value)
         elif name == b"expect":
@@ -232,7 +231,7 @@ def told(head: Sequence[Field], limits: Limits) -> Told:
     length: int | None = None
     for name, value in special:
         if name == b"content-length":
-            if length is not None or not NUMBER(value):
+            if length is not None or not number(value):
                 raise Bad("bad Content-Length", 502, "bad_framing")
             length = int(value)
     kept.extend((b"cookie", crumb) for crumb in crumbs)
@@ -265,7 +264,7 @@ def compose(out: list[Field], headers: Iterable[Field], count: Callable[[str], N
             out.append(field)
             continue
         name, value = low(field[0]), field[1]
-        if value.translate(None, TEXT) or (name not in OURS and not _named(name)):
+        if value.translate(TEXT) != value or (name not in OURS and not _named(name)):
             count("invalid_field_dropped")
         elif name in OURS:
             if name == b"te" and b"trailers" in listed(value):
@@ -330,7 +329,7 @@ def length_of(method: bytes, status: int, fields: Headers) -> bytes | None:
     if status == 204 or not bodyless(method, status):
         return None
     value = fields.get(b"content-length")
-    return value if value is not None and NUMBER(value) else None
+    return value if value is not None and number(value) else None
 
 
 def leave(fields: Any) -> Headers:

@@ -28,7 +28,6 @@ T: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t \x21-\x7e\x80-\xff]"
 _RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: " + _TEXT + rb"*+)?").fullmatch
 TOKEN: Final = re.compile(T + rb"++").fullmatch
-NUMBER: Final = re.compile(rb"[0-9]{1,18}").fullmatch
 _WORD: Final = rb"(?:" + T + rb'++|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\' + _TEXT + rb')*+")'
 SIZE: Final = re.compile(
     rb"([0-9A-Fa-f]{1,15})(?:[ \t]*+;[ \t]*+" + T + rb"++(?:[ \t]*+=[ \t]*+" + _WORD + rb")?)*+"

@@ -238,9 +238,9 @@ def _kind(name: bytes) -> int:
         kind = CLAIM if name[:12] in _CLAIMS or name[:18] in _CLAIMS else 0
         if (name[:12] in _PREFIXES and name != _CERTIFICATE) or name in _OTHERS:
             kind |= TOLD
-        if len(_kinds) >= KNOWN:
-            _kinds.clear()
         if len(name) <= LONGEST:
+            if len(_kinds) >= KNOWN:
+                _kinds.clear()
             _kinds[name] = kind
     return kind
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protogate.errors import Abort
-from protogate.exchange.forwarding import ROUNDS, Forwarding, plain
+from protogate.exchange.forwarding import ROUNDS, Forwarding, _kinds, plain
 from protogate.message import Headers, Peer, Request
 from protogate.uri import LONGEST
 
@@ -174,10 +174,12 @@ def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     forwarding = Forwarding("edge", TRUSTED)
     for number in range(10):
         forwarding.trusts(f"192.0.2.{number}")
-        asked = request(ip=f"192.0.2.{number}")
+        asked = request((b"x-%d" % number, b"a"), (b"x-" + b"y" * LONGEST, b"a"), ip=f"192.0.2.{number}")
         forwarding.write(asked, asked.peer)
         assert len(forwarding._trusts) <= 3
         assert len(forwarding._fresh) <= 3
+        assert 0 < len(_kinds) <= 3
+        assert max(map(len, _kinds)) <= LONGEST
     assert not forwarding.trusts("no address")
 
 

@@ -13,7 +13,7 @@ from protogate.exchange.exchange import Exchange
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.plan import Plan
 from protogate.message import Peer, Request, Response
-from protogate.observe.record import CUT, LINE, REASON, SHORT, TARGET, durations, encode, record, stamp
+from protogate.observe.record import CUT, KNOWN, LINE, REASON, SHORT, TARGET, _known, durations, encode, record, stamp
 from protogate.observe.schema import Record
 from protogate.wheel import Wheel
 
@@ -220,6 +220,15 @@ def test_values_of_any_class_are_told_as_text() -> None:
 def test_what_a_stranger_makes_long_is_cut(field: str, limit: int, make: Any) -> None:
     assert line(record(make(b"x" * limit)))[field] == "x" * limit
     assert line(record(make(b"x" * (limit + 1))))[field] == "x" * limit + CUT
+
+
+def test_agents_are_remembered_up_to_a_bound() -> None:
+    for number in range(2 * KNOWN):
+        told = exchange(headers=[(b"user-agent", b"a/%d\xff" % number)])
+        assert [record(told).agent for _ in range(2)] == [f"a/{number}\\xff"] * 2
+    assert 0 < len(_known) <= KNOWN
+    record(exchange(headers=[(b"user-agent", b"a" * (SHORT + 1))]))
+    assert max(map(len, _known)) <= SHORT
 
 
 def test_a_reason_that_is_no_text_is_told_with_escapes() -> None:

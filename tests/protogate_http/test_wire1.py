@@ -453,7 +453,23 @@ def test_response_heads_have_a_limit_of_their_own():
 def test_spellings_are_cached_up_to_a_bound():
     for i in range(5000):
         assert wire1.low(b"X-%d" % i) == b"x-%d" % i
+        assert wire1.parse(b"X-%d: y" % i) == (b"x-%d" % i, b"y")
     assert len(wire1._lower) <= 4096
+    assert len(wire1._names) <= 4096
+    assert b"X-1" in wire1._names
+
+
+def test_status_lines_are_remembered_up_to_a_bound():
+    for i in range(2 * wire1.KNOWN):
+        assert wire1.answered(b"HTTP/1.1 200 %d" % i) == (b"1", b"200")
+    assert 0 < len(wire1._statuses) <= wire1.KNOWN
+    wire1.answered(b"HTTP/1.1 200 " + b"x" * wire1.LONG)
+    assert max(map(len, wire1._statuses)) < wire1.LONG
+
+
+def test_names_whose_values_are_remembered_are_whole_names():
+    assert {b"user-agent", b"content-encoding", b"access-control-allow-headers"} <= wire1.REMEMBERED
+    assert not [name for name in wire1.REMEMBERED if name.endswith(b"-")]
 
 
 TOKENS = st.text("abcXYZ019-_!~", min_size=1, max_size=8).map(str.encode)
