@@ -75,11 +75,12 @@ class Promise(Deferred[Response]):
         while steps and type(result) is Response:
             function, _, args, named, _, _ = steps.pop(0)
             if function is not _same:
+                self.called, self.result = True, result  # a coroutine that waits for it looks there
                 try:
                     result = function(result, *args, **named) if args or named else function(result)
                 except BaseException:
                     result = Failure()
-        self._steps = None
+        self._steps, self.called = None, False
         if isinstance(result, Deferred):
             super().addCallbacks(_instead, None, (result,))
             result = None

@@ -37,6 +37,17 @@ def told(got: list[Any], name: str, gives: Any = None) -> Callable[..., Any]:
     return step
 
 
+def test_a_coroutine_waits_for_it(make: Make) -> None:
+    deferred, response, got = make(nothing), Response(200), []
+
+    async def waits() -> None:
+        got.append(await deferred)
+
+    Deferred.fromCoroutine(waits())
+    deferred.callback(response)
+    assert got == [response]
+
+
 def test_callbacks_run_in_order_with_their_arguments(make: Make) -> None:
     got: list[Any] = []
     first, second = Response(200), Response(404)
