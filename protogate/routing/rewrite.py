@@ -47,6 +47,8 @@ NEVER: Final = frozenset((b"CONNECT", b"HEAD", b"TRACE"))
 _FOR_METHODS: Final[frozenset[str]] = frozenset(("upgrade",))
 _FOR_SERVICES: Final[frozenset[str]] = frozenset(("upgrade", "method", "query"))
 _WORD: Final = re.compile(rb"[A-Za-z0-9_~$-][A-Za-z0-9._~$-]*+").fullmatch
+_PLACEHOLDER: Final = re.compile(r"(?<![\w.])path\s*\.").search
+"""Finds where a template names a placeholder, and at worst a little more."""
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _NUMBER: Final = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 
@@ -150,7 +152,7 @@ class _Builder:
             query = [(quote(name, safe="").encode("ascii"), self._value(name)) for name in given.query]
         if self._faults:
             raise ConfigFaults(self._faults)
-        fits = self._matcher.matches if self._placeholders else None
+        fits = self._matcher.matches if self._placeholders and self._matcher.kind is Kind.TEMPLATE else None
         return Rewrite(self._text(), method, path, query, service, fits)
 
     def _text(self) -> str:
@@ -169,7 +171,7 @@ class _Builder:
         except ConfigError as fault:
             self._fault(fault.message, *path)
             return []
-        self._placeholders |= any(isinstance(piece, Spelled) and piece is not _SELF for piece in found)
+        self._placeholders |= _PLACEHOLDER(text) is not None
         return found
 
     def _method(self) -> bytes:

@@ -140,13 +140,21 @@ def test_another_method_or_a_service_opens_no_tunnel_but_another_path_may() -> N
             asked("/a", upgrade=b"websocket", **rewrite)
 
 
-def test_a_path_that_a_module_has_changed_has_no_placeholders() -> None:
-    made = build(model.Rewrite(path="/b/${path.id}"), matchers.build("uri", "template", "/a/{id}"))
+@pytest.mark.parametrize("text", ["/b/${path.id}", "/b/${path.id == '1' ? 'x' : 'y'}"])
+def test_a_path_that_a_module_has_changed_has_no_placeholders(text: str) -> None:
+    made = build(model.Rewrite(path=text), matchers.build("uri", "template", "/a/{id}"))
     exchange = ask("/a/1")
     exchange.request.path = "/c"
     with pytest.raises(Abort) as caught:
         made(exchange, b"/c")
     assert (caught.value.status, caught.value.who) == (500, GATEWAY)
+
+
+def test_what_needs_no_placeholder_does_not_mind_a_changed_path() -> None:
+    made = build(model.Rewrite(path="/v2${request.path}"), matchers.build("uri", "template", "/a/{id}"))
+    exchange = ask("/a/1")
+    exchange.request.path = "/c"
+    assert made(exchange, b"/c") == (b"GET", b"/v2/c")
 
 
 def test_the_query_that_came_can_still_be_asked_for() -> None:
