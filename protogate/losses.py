@@ -24,14 +24,19 @@ THERE: Final[Mapping[str, str]] = {
     "upgrade": "tunnels",
     "halfclose": "half-closed tunnels",
     "deadline": "deadlines",
+    "fields": "header fields",
     "method": "the method",
     "query": "the query",
+    "length": "content of unknown length",
 }
-"""What a client says and an upstream may not understand, by the words of L{protogate.testing.LACKS}, and two more."""
+"""What a client says and an upstream may not understand, by the words of L{protogate.testing.LACKS}."""
 BACK: Final[Mapping[str, str]] = {
     "trailers": "trailers",
     "interim": "interim responses",
     "halfclose": "half-closed tunnels",
+    "fields": "header fields",
+    "status": "which success it was",
+    "length": "content of unknown length",
 }
 """What an upstream says and a client may not."""
 

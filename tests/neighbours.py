@@ -31,7 +31,7 @@ _given: set[int] = set()
 
 def free_port() -> int:
     """
-    A TCP port of 127.0.0.1 that nobody listens on right now, and that was given to nobody in this run; nor will it be by
+    A TCP port of 127.0.0.1 that nobody listens on right now, and that was given to nobody in this run, nor will be by
     another process of pytest-xdist, each of which has ports of its own.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])

@@ -25,8 +25,8 @@ def refuse(self, server):
 CODECS = {name: type(find(IStreamCodec, name)) for name in names(IStreamCodec)} | {"mini": Mini}
 LACKS = {name: frozenset(made.lacks) for name, made in CODECS.items()}
 """What each says that it cannot say: "refuse" only matters behind another, HEAD where neither side knows it."""
-REFUSE = {"mini": refuse, "sotp": refuse}
-MULTIPLEXED = {"mini", "sotp"}
+REFUSE = {"http2": refuse, "mini": refuse, "sotp": refuse}
+MULTIPLEXED = {"http2", "mini", "sotp"}
 
 for _down, _front in CODECS.items():
     for _up, _behind in CODECS.items():

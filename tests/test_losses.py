@@ -65,17 +65,19 @@ routes:
     return list(losses(build(str(path)), every))
 
 
+HEAD = "header fields, the method, the query, content of unknown length"
+ANSWER = "header fields, which success it was, content of unknown length"
 WAY = 'routes[0] rule "everything", {} to "shop" ({}): '
 
 
 @pytest.mark.parametrize(
     ("front", "behind", "text"),
     [
-        ("all", "mute", "the upstream never sees trailers, Expect: 100-continue, tunnels, deadlines"),
-        ("mute", "all", "the client never sees trailers, interim responses"),
+        ("all", "mute", "the upstream never sees trailers, Expect: 100-continue, tunnels, deadlines, " + HEAD),
+        ("mute", "all", "the client never sees trailers, interim responses, " + ANSWER),
         ("all", "quiet", "the upstream never sees Expect: 100-continue"),
         ("quiet", "all", "the client never sees interim responses"),
-        ("quiet", "mute", "the upstream never sees trailers, tunnels, deadlines"),
+        ("quiet", "mute", "the upstream never sees trailers, tunnels, deadlines, " + HEAD),
     ],
 )
 def test_a_loss_is_told_once_for_each_way(tmp_path, monkeypatch, front, behind, text) -> None:

@@ -75,16 +75,23 @@ class Client(Link):
     @property
     def capacity(self) -> int:
         """Requests it would take right now."""
-        if self.draining or self.dead or not self._up:
+        if self.draining or self.dead or not self._up or not self._takes():
             return 0
         left = self.limit - len(self.streams)
         return left if left > 0 else 0
+
+    def _takes(self) -> bool:
+        """Whether the engine does: it may have read a GOAWAY that it tells of when this read is handled that far."""
+        try:
+            return bool(self.engine.can_send_request)
+        except ERRORS:
+            return False
 
     # -- requests
 
     def handle(self, request: Request) -> Deferred[Response]:
         if not self.capacity:
-            return fail(Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated"))
+            return fail(self._full())
         upgrade = request.upgrade
         extended = upgrade not in (None, CONNECT)
         if extended and self._greeted and not self._extends():
@@ -119,6 +126,10 @@ class Client(Link):
         text = "the upstream has no extended CONNECT (RFC 8441)"
         return Abort(text, UPSTREAM, 502, NEVER, error="http_upgrade_failed", detail=text)
 
+    @staticmethod
+    def _full() -> Abort:
+        return Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated")
+
     def hold_back(self, stream: Ask) -> None:
         """It waits for SETTINGS."""
         self._held.append(stream)
@@ -145,7 +156,9 @@ class Client(Link):
             for half in held:
                 if half.answer is None:
                     continue  # it was cancelled meanwhile
-                if self._extends():
+                if not self._takes():
+                    half.lost(self._full())
+                elif self._extends():
                     half.open(False)
                 else:
                     half.lost(self._cannot())

@@ -9,7 +9,7 @@ An engine has that part of C{ngh2.Connection}'s interface:
     send_informational_response(number, fields)                send_trailers(number, fields)
     send_data(number, bytes)       end_stream(number)          queued_body_size(number): bytes taken but not framed
     reset_stream(number, code)     ping(eight bytes)           acknowledge_received_data(bytes, number)
-    remote_settings: a mapping
+    remote_settings: a mapping     can_send_request: False as soon as a GOAWAY was read
 
 Rules
 - C{ngh2} is used as it is, without a layer on the hot path; L{protogate_http.h2engine} gives C{h2} the same face.

@@ -141,12 +141,17 @@ class H2Engine:
         self._buffer = b""
         self._preface = not shape.client
         self._block = False
-        self._over = self._greeted = False
+        self._over = self._greeted = self._leaves = False
 
     @property
     def remote_settings(self) -> Any:
         """Of the peer."""
         return self._connection.remote_settings
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the server still takes any."""
+        return not (self._over or self._leaves)
 
     # -- in
 
@@ -189,6 +194,7 @@ class H2Engine:
             data = data[:9] + bytes((data[9] & 0x7F,)) + data[10:]  # a reserved bit (RFC 9113, 6.9)
         if kind == GOAWAY and not self._block and len(data) >= 17 and data[5:9] == b"\0\0\0\0":
             last, code = struct.unpack(">II", data[9:17])
+            self._leaves = True
             self._events.append(GoAwayReceived(last_stream_id=last & 0x7FFFFFFF, error_code=code, debug_data=data[17:]))
             return True
         if kind in (HEADERS, CONTINUATION):

@@ -167,12 +167,12 @@ class Echo:
     """
     What comes in goes out: the smallest body filter.
 
-    @ivar out: the body that comes out.
+    @ivar out: the body that comes out, as long as the one that comes in.
     """
 
     def __init__(self, body: IBody) -> None:
         self.body = body
-        self.out = Body(self)
+        self.out = Body(self, body.length)
         body.attach(self)
 
     def write(self, data: bytes) -> None:

@@ -9,7 +9,7 @@ Every request that reaches an L{App} or a L{Relay} is watched: C{request.closed}
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -138,6 +138,7 @@ class Bench:
     @ivar on_ready: called inside ready(connection), or None.
     @ivar closed: the connections whose C{closed} fired.
     @ivar result: @ivar errors: what the last L{ask} came to.
+    @ivar lacks: what one of the codecs cannot say.
     """
 
     client: Any
@@ -156,6 +157,11 @@ class Bench:
         self.rises: list[IClientConnection] = []
         self.on_ready: Callable[[Any], None] | None = None
         self.closed: list[IConnection] = []
+        self.lacks: Collection[str] = ()
+
+    def length(self, size: int) -> int | None:
+        """The length of a body that best does not say it: None, where that can be said."""
+        return size if "length" in self.lacks else None
 
     def join(self, codec: IStreamCodec, service: IService) -> None:
         """A new client and server of one codec."""

@@ -5,7 +5,7 @@ What the tests of L{protogate.testing.interop} share: a cell for each test, and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.trial.unittest import SkipTest
@@ -35,6 +35,11 @@ LACKS: Final = frozenset(
         "goaway",  # the peer learns that a connection drains
         "malformed",  # what is left of a broken request reaches the service
         "deadline",  # how long a client waits for the end of the answer
+        "fields",  # header fields, and whom a request is for
+        "method",  # other methods than GET, PUT and DELETE, and these by their names
+        "query",  # what stands behind the path
+        "status",  # which success it is, and whether it has content; what kind of error can be said
+        "length",  # content whose length is not known beforehand
     )
 )
 """What a protocol may be unable to say."""
@@ -50,7 +55,7 @@ class Matrix(Base):
 
     down: ClassVar[Callable[[], Any]]
     up: ClassVar[Callable[[], Any]]
-    lacks: ClassVar[Iterable[str]] = ()
+    lacks: ClassVar[Collection[str]] = ()
     bound: ClassVar[int] = 1 << 20
 
     def made(self) -> tuple[IStreamCodec, IStreamCodec]:
@@ -60,6 +65,7 @@ class Matrix(Base):
     def cell(self, most: int = ALL, **named: Any) -> Cell:
         """A cell that is looked over when the test has ended."""
         cell = Cell(*self.made(), most, **named)
+        cell.lacks = self.lacks
         self.addCleanup(cell.finish)
         return cell
 
@@ -79,4 +85,12 @@ class Matrix(Base):
 
     def big(self, size: int = BIG, length: bool = True, **named: Any) -> Giver:
         """A large body."""
-        return Giver(itertools.repeat(BLOCK, size // len(BLOCK)), size if length else None, **named)
+        return Giver(itertools.repeat(BLOCK, size // len(BLOCK)), size if length else self.length(size), **named)
+
+    def length(self, size: int) -> int | None:
+        """The length of a body that best does not say it: None, where that can be said."""
+        return size if "length" in self.lacks else None
+
+    def status(self, wanted: int) -> int:
+        """A status, or 200 where that is all that can be said."""
+        return 200 if "status" in self.lacks else wanted

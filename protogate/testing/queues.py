@@ -26,7 +26,8 @@ class QueueTests(Matrix):
 
     def test_more_requests_than_connections_wait_their_turn(self) -> None:
         c = self.cell(settings=PoolSettings(max_per_endpoint=1))
-        c.app.answer = read_then(lambda request, data: Response(200, [], Giver([request.target], None).body))
+        length = self.length(2)
+        c.app.answer = read_then(lambda request, data: Response(200, [], Giver([request.target], length).body))
         asked = [Request(b"GET", b"/%d" % n, authority=b"a.test") for n in range(5)]
         answers: list[Any] = [c.pool.handle(request) for request in asked]
         bodies: list[Taker] = []
@@ -57,7 +58,7 @@ class QueueTests(Matrix):
         c.run()
         self.assertEqual([request.target for request in c.app.requests], [b"/0", b"/2"])
         for answer in (one, three):
-            self.assertEqual(self.successResultOf(answer).status, 204)  # type: ignore[arg-type]
+            self.assertEqual(self.successResultOf(answer).status, self.status(204))  # type: ignore[arg-type]
         c.again()
 
     def skip_multiplexed(self) -> None:

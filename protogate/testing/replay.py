@@ -140,17 +140,24 @@ class ReplayContract(Base):
     def samples(self) -> list[Sample]:
         """The exchanges to record.  Add what is special to the codec."""
         trailers: tuple[Field, ...] = () if "trailers" in self.lacks else ((b"x-sum", b"7"), (b"x-end", b"z"))
+        six, nine = (size if "length" in self.lacks else None for size in (6, 8))
         made = [
-            Sample(),
-            Sample(b"POST", Message((b"ping",), 4), 201, Message((b"hello",), 5)),
-            Sample(b"PUT", Message((b"one", b"two"), None, trailers), 200, Message((b"four", b"five"), None, trailers)),
-            Sample(b"DELETE", status=204),
+            self._small(),
+            Sample(b"PUT", Message((b"one", b"two"), six, trailers), 200, Message((b"four", b"five"), nine, trailers)),
         ]
+        if "status" in self.lacks:
+            made += [Sample(response=Message((b"found",), 5)), Sample(b"DELETE", response=Message((b"1",), 1))]
+        else:
+            made += [Sample(), Sample(b"DELETE", status=204)]
         if "head" not in self.lacks:
             made.append(Sample(b"HEAD", status=200))
         if "interim" not in self.lacks:
             made.append(Sample(interim=True, response=Message((b"x" * 40,), 40)))
         return made
+
+    def _small(self) -> Sample:
+        method, status = b"PUT" if "method" in self.lacks else b"POST", 200 if "status" in self.lacks else 201
+        return Sample(method, Message((b"ping",), 4), status, Message((b"hello",), 5))
 
     def request(self, sample: Sample) -> Request:
         """A new Request."""
@@ -322,7 +329,7 @@ class ReplayContract(Base):
 
     def test_what_follows_a_message_is_not_part_of_it(self) -> None:
         """Two exchanges in one read: the second starts where the first ends, or the connection ends."""
-        sample = Sample(b"POST", Message((b"ping",), 4), 201, Message((b"hello",), 5))
+        sample = self._small()
         recorded = self.recorded(sample)
         lone = self.serve(sample, [recorded.client + recorded.client])
         for taker in lone.seen.takers:

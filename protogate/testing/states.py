@@ -21,6 +21,8 @@ Flow = tuple[list[Giver], list[Taker]]
 Reach = Callable[[Pair], Flow]
 
 BLOCK: Final = bytes(range(256)) * 64
+ENDLESS: Final = 1 << 39
+"""Length of a body that does not end, where it must have one."""
 
 
 def _never(request: Request) -> Deferred[Response]:
@@ -73,7 +75,7 @@ def unread_upload(p: Pair) -> Flow:
     """The service does not care for the body."""
     p.app.answer = _never
     giver = Giver([b"some"], 99, close=False)
-    p.ask(b"POST", giver.body)
+    p.ask(b"PUT", giver.body)
     p.run()
     return [giver], []
 
@@ -81,8 +83,8 @@ def unread_upload(p: Pair) -> Flow:
 def stuck_upload(p: Pair) -> Flow:
     """The service has paused a body that does not end."""
     p.app.answer = _never
-    giver = Giver(itertools.repeat(BLOCK))
-    p.ask(b"POST", giver.body)
+    giver = Giver(itertools.repeat(BLOCK), p.length(ENDLESS))
+    p.ask(b"PUT", giver.body)
     p.run()
     taker = Taker(p.app.requests[0].body, 1)
     p.run()
@@ -91,7 +93,7 @@ def stuck_upload(p: Pair) -> Flow:
 
 def answered(p: Pair) -> Flow:
     """The client reads."""
-    giver = Giver([b"some"], close=False)
+    giver = Giver([b"some"], p.length(99), close=False)
     p.app.answer = lambda request: Response(200, [], giver.body)
     p.ask()
     p.run()
@@ -100,7 +102,7 @@ def answered(p: Pair) -> Flow:
 
 def unread_answer(p: Pair) -> Flow:
     """The client does not care for a body that does not end."""
-    giver = Giver(itertools.repeat(BLOCK))
+    giver = Giver(itertools.repeat(BLOCK), p.length(ENDLESS))
     p.app.answer = lambda request: Response(200, [], giver.body)
     p.ask()
     p.run()
@@ -117,9 +119,9 @@ def stuck_answer(p: Pair) -> Flow:
 
 def both_ways(p: Pair) -> Flow:
     """Answered before the request is complete."""
-    up, down = Giver([b"up"], close=False), Giver([b"down"], close=False)
+    up, down = Giver([b"up"], p.length(99), close=False), Giver([b"down"], p.length(99), close=False)
     p.app.answer = lambda request: Response(200, [], down.body)
-    p.ask(b"POST", up.body)
+    p.ask(b"PUT", up.body)
     p.run()
     return [up, down], [Taker(p.app.requests[0].body), Taker(p.result[0].body)]
 

@@ -43,10 +43,10 @@ def test_every_codec_is_listed_with_what_it_tells(mini: None) -> None:
     status, text = run("codecs")
     assert status == 0
     assert [line for line in text.splitlines() if line[0] != " "] == ["http1", "http2", "mini", "sotp"]
-    assert "  cannot say   continue, goaway, head\n" in text
+    assert "  cannot say   continue, deadline, goaway, head\n" in text
     assert "  version      protogate-mini, which is not installed as a distribution\n" in text
     assert "  not with HTTP/1.0 peers: trailers, interim, continue, upgrade\n" in text
-    assert text.count("  version      protogate 0.") == 2
+    assert text.count("  version      protogate 0.") == 3
     assert text.count("  can be read  yes") == 3
 
 
@@ -95,8 +95,8 @@ def test_what_it_lacks_may_be_said_for_it(mini: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
-        (["nothing"], 1, "no codec named 'nothing'; installed: http1, http2, sotp"),
-        (["http1", "--lacks", "trailers,sense"], 2, "--lacks knows continue, deadline, goaway, "),
+        (["nothing"], 1, "no codec named 'nothing'; installed: http1, http2, "),
+        (["http1", "--lacks", "trailers,sense"], 2, "--lacks knows continue, deadline, fields, goaway, "),
     ],
 )
 def test_what_cannot_be_checked(

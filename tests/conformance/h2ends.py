@@ -9,7 +9,8 @@ The application behind a server is described in L{h2server_cases}.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from h2case import Case, Item
@@ -128,6 +129,15 @@ class Found:
         self.peer, self.seen, self.fooled = peer, seen, fooled
 
 
+def quiet(net: Net, clock: Clock) -> None:
+    """Let everything that does not wait for time happen."""
+    moved = True
+    while moved:
+        due = any(call.getTime() <= clock.seconds() for call in clock.getDelayedCalls())
+        clock.advance(0)
+        moved = net.step() or due
+
+
 class Play:
     """
     What both roles share.
@@ -150,12 +160,8 @@ class Play:
         self.quiet()
 
     def quiet(self) -> None:
-        """Let everything that does not wait for time happen."""
-        moved = True
-        while moved:
-            due = any(call.getTime() <= self.clock.seconds() for call in self.clock.getDelayedCalls())
-            self.clock.advance(0)
-            moved = self.net.step() or due
+        """See L{quiet}."""
+        quiet(self.net, self.clock)
 
     def give(self, items: Sequence[Item]) -> None:
         """Send, one after the other."""
@@ -294,3 +300,30 @@ class ClientPlay(Play):
 def play(case: Case, engine: str, client: bool, most: int) -> Found:
     """Play it."""
     return (ClientPlay if client else ServerPlay)(case, engine, most).run()
+
+
+def server_of(engine: str, service: Any, peer: Wired) -> tuple[Any, Callable[[], None]]:
+    """A server that is connected to C{peer}, and what lets everything happen."""
+    context, clock, net = made()
+    end = Http2(engine).server(service, context)
+    net.add(Link(peer, end))
+    go = partial(quiet, net, clock)
+    go()
+    return end, go
+
+
+def client_of(engine: str, peer: Wired) -> tuple[Any, Callable[[], None]]:
+    """The same for a client."""
+    context, clock, net = made()
+    end = Http2(engine).client(lambda connection: None, context)
+    net.add(Link(end, peer))
+    go = partial(quiet, net, clock)
+    go()
+    return end, go
+
+
+def made() -> tuple[Context, Clock, Net]:
+    """What a connection is made with."""
+    clock = Clock()
+    clock.advance(START)
+    return Context(Wheel(clock), Limits(), Timeouts()), clock, Net()

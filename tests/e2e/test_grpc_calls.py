@@ -134,6 +134,7 @@ def _settings(port: int, silent: int) -> dict[str, Any]:
         ],
         routes=_routes(),
         modules=[
+            {"name": "addResponseHeader", "actionParam": {"x-request-id": "${func.requestId}"}},
             {"name": "respond", "condition": "request.path.endsWith('/Secret')", "actionParam": {"status": 403}},
             {
                 "name": "respond",
@@ -283,7 +284,8 @@ def test_errors_of_the_gateway_have_a_status(
 ) -> None:
     failure = world.failure(method)
     assert (failure.code(), failure.details()) == (code, details)
-    world.record(method, status=status, rpcStatus=code.value[0])
+    number = dict(failure.trailing_metadata())["x-request-id"]
+    world.record(method, id=number, status=status, rpcStatus=code.value[0])
     with pytest.raises(grpc.RpcError) as caught:
         world.channel.stream_unary(f"/{method}")(iter([b"x" * 1000] * 20), timeout=WITHIN)
     assert caught.value.code() is code  # also while messages are on their way
@@ -443,6 +445,19 @@ def test_messages_of_grpc_web_come_while_the_call_goes_on(world: World) -> None:
         assert b"\r\ncontent-type: application/grpc-web\r\n" in head.lower()
         assert client.until(b"now").endswith(b"\x00\x00\x00\x00\x03now")
     eventually(lambda: world.told()["cancelled"] == before["cancelled"] + 1, "who leaves cancels the call")
+
+
+def test_grpc_web_over_http2(world: World) -> None:
+    argv = [
+        need("curl"), "-sS", "--http2-prior-knowledge", "--data-binary", "@-",
+        "-H", "content-type: application/grpc-web", "-w", "%{http_version} %{content_type}",
+        f"{world.gateway.url}/shop.Orders/Count",
+    ]  # fmt: skip
+    done = run(argv, data=b"\x00\x00\x00\x00\x06[2, 0]", timeout=WITHIN)
+    assert done.stdout == (
+        b"\x00\x00\x00\x00\x020 \x00\x00\x00\x00\x021 "
+        b"\x80\x00\x00\x00\x20grpc-status: 0\r\ngrpc-message: \r\n2 application/grpc-web"
+    ), done.stderr
 
 
 def test_what_is_no_base64_is_told_so(world: World) -> None:
