@@ -22,7 +22,18 @@ class Resp:
     name = "resp"
     alpn = ()
     distribution = "protogate-resp"
-    lacks = ("trailers", "interim", "continue", "upgrade", "halfclose", "head", "refuse", "multiplex", "goaway", "deadline")
+    lacks = (
+        "trailers",
+        "interim",
+        "continue",
+        "upgrade",
+        "halfclose",
+        "head",
+        "refuse",
+        "multiplex",
+        "goaway",
+        "deadline",
+    )
     depends: ClassVar[Mapping[str, str]] = {}
 
     def sniff(self, prefix: bytes) -> bool | None:
