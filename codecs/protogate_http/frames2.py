@@ -63,7 +63,6 @@ _EVENTS: Final[Mapping[int, str]] = MappingProxyType(
         SETTINGS: "settings_flood",
         PING: "ping_flood",
         CONTINUATION: "continuation_flood",
-        WINDOW_UPDATE: "window_flood",
     }
 )
 """Frames that are cheap to send, and the counter of whoever sends too many of them."""
@@ -196,8 +195,6 @@ class Walker:
         most = self.most
         if kind == CONTINUATION:
             most = MOST_CONTINUATIONS
-        elif kind == WINDOW_UPDATE:
-            most *= 16  # those of a fast reader are many
         if spent > most:
             raise Flood(event)
 
