@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import classImplements
 
@@ -238,6 +239,7 @@ class Replay:
 classImplements(Replay, IBody, ISink)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Valve:
     """A body that whoever holds it can break off: L{cut}.  Nothing else is different from the body inside."""
 

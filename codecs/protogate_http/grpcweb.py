@@ -17,10 +17,9 @@ from binascii import Error, a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from zope.interface import classImplements
-
+from protogate.body import Valve
 from protogate.errors import CLIENT, Abort
-from protogate.interfaces import IBody, ISink
+from protogate.interfaces import IBody
 from protogate.message import Field
 
 TRAILERS: Final = 0x80
@@ -55,64 +54,23 @@ def decoded(text: bytes) -> bytes:
     return b"".join(found)
 
 
-class Filter:
-    """A body that passes on what comes of the body inside, as it is."""
+class Filter(Valve):
+    """A body that passes on something else than comes of the body inside: nobody knows how long that is."""
 
-    __slots__ = ("_sink", "body", "length")
+    __slots__ = ()
 
-    def __init__(self, body: IBody, length: int | None = None) -> None:
-        self.body, self.length = body, length
-        self._sink: ISink | None = None
-
-    # -- for who reads: an IBody
-
-    @property
-    def attached(self) -> bool:
-        return self.body.attached
-
-    def attach(self, sink: ISink) -> None:
-        if self.body.attached:
-            raise RuntimeError("a body flows once")
-        self._sink = sink
-        self.body.attach(self)
-
-    def pauseProducing(self) -> None:
-        self.body.pauseProducing()
-
-    def resumeProducing(self) -> None:
-        self.body.resumeProducing()
-
-    def stopProducing(self) -> None:
-        self._sink = None
-        self.body.stopProducing()
-
-    # -- the sink of the body inside
-
-    def write(self, data: bytes) -> None:
-        if self._sink is not None:
-            self._sink.write(data)
-
-    def finish(self, trailers: Sequence[Field] | None = None) -> None:
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            sink.finish(trailers)
-
-    def abort(self, reason: Abort) -> None:
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            sink.abort(reason)
+    def __init__(self, body: IBody) -> None:
+        super().__init__(body)
+        self.length = None
 
 
-classImplements(Filter, IBody, ISink)
-
-
-class Told(Filter):
+class Told(Valve):
     """A body whose trailers are shown to C{ended} before they are passed on."""
 
     __slots__ = ("_ended",)
 
     def __init__(self, body: IBody, ended: Callable[[Sequence[Field] | None], None]) -> None:
-        super().__init__(body, body.length)
+        super().__init__(body)
         self._ended = ended
 
     def finish(self, trailers: Sequence[Field] | None = None) -> None:
@@ -149,9 +107,8 @@ class Plain(Filter):
             super().finish(trailers)
 
     def _break(self) -> None:
-        self.body.stopProducing()
         detail = "the content is not Base64"
-        self.abort(Abort(f"gRPC-Web: {detail}", CLIENT, 400, error="http_request_error", detail=detail))
+        self.cut(Abort(f"gRPC-Web: {detail}", CLIENT, 400, error="http_request_error", detail=detail))
 
 
 class Framed(Filter):
