@@ -151,6 +151,17 @@ def overdue(who: Who, retry: Retry = NEVER) -> Abort:
     )
 
 
+def departed(answered: bool) -> Abort:
+    """
+    The Abort for an upstream that closed its connection.
+
+    @param answered: within its response, rather than before: then another attempt is out of the question.
+    """
+    if answered:
+        return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
+    return Abort("the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated")
+
+
 _CLOCKS: Final[dict[Phase, tuple[int, str]]] = {
     Phase.CLIENT_HEADER: (408, "http_request_error"),
     Phase.CLIENT_IDLE: (408, "http_request_error"),

@@ -31,7 +31,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("body", "promise", "config.model", "config.faults", "plugins", "release"),
     ("tls",),
     ("proxyprotocol",),
-    ("halves", "connection", "expression"),
+    ("halves", "clocks", "connection", "expression"),
     ("ordered",),
     ("exchange",),
     ("observe",),
@@ -51,7 +51,7 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 
 CODEC_MAY: set[str] = {
-    f"protogate.{name}" for name in ("interfaces", "message", "body", "halves", "connection", "errors")
+    f"protogate.{name}" for name in ("interfaces", "message", "body", "halves", "clocks", "connection", "errors")
 } | {f"protogate.ordered.{name}" for name in ("client", "fault", "input", "link", "server")}
 """What a codec may import of the core at run time."""
 

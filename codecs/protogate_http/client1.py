@@ -22,7 +22,7 @@ from zope.interface import classImplements
 
 from protogate.body import Body, Whole
 from protogate.connection import specialised
-from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, NEVER, UPSTREAM, Abort, Phase, departed, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Field, Headers, Request, Response
@@ -329,15 +329,11 @@ class Client(Stream):
             self.abort()
 
     def gone(self, half: Half) -> Abort:
-        if half.response is not None:
-            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
-        if self._heard:
+        if half.response is None and self._heard:
             return Abort(
                 "the upstream closed within its response head", UPSTREAM, 502, error="http_response_incomplete"
             )
-        return Abort(
-            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
-        )
+        return departed(half.response is not None)
 
     def connectionLost(self, reason: Failure) -> None:
         self.capacity = 0

@@ -19,8 +19,9 @@ from twisted.internet.defer import Deferred, fail
 from zope.interface import implementer
 
 from protogate.body import Body
+from protogate.clocks import download
 from protogate.connection import specialised
-from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, departed, timeout
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
@@ -56,7 +57,6 @@ class Client(Link):
     limit = UNSAID
     _up = False
     _greeted = False
-    _last = 0  # number of the newest request
     _pinged = 0.0  # when a sign of life was asked for, or 0.0
 
     def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
@@ -139,7 +139,6 @@ class Client(Link):
 
     def opened(self, stream: Any) -> None:
         super().opened(stream)
-        self._last = stream.number
         if stream.number >= LAST - 2:
             self.draining = True
         self.due()
@@ -282,8 +281,6 @@ class Client(Link):
                 ALWAYS,
                 error="destination_unavailable",
             )
-        if self.draining and stream.number > self._last:
-            return Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS)
         if stream.response is None:
             return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="connection_terminated")
         return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
@@ -296,13 +293,7 @@ class Client(Link):
         return Abort(f"bad frame: {text}", UPSTREAM, 502, NEVER, error="http_protocol_error")
 
     def gone(self, half: Half) -> Abort:
-        if self.why is not None:
-            return self.why
-        if half.response is not None:
-            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
-        return Abort(
-            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
-        )
+        return departed(half.response is not None) if self.why is None else self.why
 
     def rest(self) -> None:
         self._pinged = 0.0
@@ -376,7 +367,8 @@ class Client(Link):
                 return self._end(stream, timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
             left = min(left, due, self.look())
         if stream.response is not None:
-            return min(left, self._late_body(now, times, stream))
+            wait, reason = download(stream, now, times, self.context.count)
+            return min(left, wait) if reason is None else self._end(stream, reason)
         if stream.writing == OPEN and stream.upgrade is None:
             return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
         return min(left, self._late_head(now, times, stream))
@@ -391,18 +383,6 @@ class Client(Link):
         if left <= 0:
             self.context.count("response_head_timeout")
             return self._end(stream, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
-        return left
-
-    def _late_body(self, now: float, times: Timeouts, stream: Any) -> float:
-        seconds = times.response_stall
-        if not seconds or stream.reading != OPEN or stream.tunnel:
-            return inf
-        if stream.paused or stream.writing == OPEN:
-            return seconds  # it is not this side that is waited for
-        left: float = stream.heard + seconds - now
-        if left <= 0:
-            self.context.count("response_stall_timeout")
-            return self._end(stream, timeout(Phase.RESPONSE_STALL, UPSTREAM, seconds))
         return left
 
     def _end(self, stream: Any, reason: Abort) -> float:

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from protogate.message import CONNECT, Field, Headers, Request
-from protogate_http.semantics import _HOST as HOST
 from protogate_http.semantics import (
+    HOST,
     OURS,
     SPECIAL,
     TE_TRAILERS,
     UPGRADES,
-    _named,
-    _trailers,
+    admissible,
+    admitted,
     aim,
     bodyless,
+    described,
     listed,
+    named,
 )
 from protogate_http.wire1 import KNOWN, LONG, REMEMBERED, TEXT, TOKEN, Bad, low, number
 
@@ -247,9 +249,8 @@ def trailed(head: Sequence[Field], most: int) -> list[Field] | None:
     if sum(len(name) + len(value) + 4 for name, value in head) > most:
         raise Bad("the trailers are too large", 431, "trailers_too_large")
     kept: list[Field] = []
-    _, crumbs = _others(head, kept)
-    del crumbs  # no trailer
-    return _trailers(kept) or None
+    _others(head, kept)  # what means something elsewhere is no trailer
+    return admitted(kept)
 
 
 # -- what is sent
@@ -264,7 +265,7 @@ def compose(out: list[Field], headers: Iterable[Field], count: Callable[[str], N
             out.append(field)
             continue
         name, value = low(field[0]), field[1]
-        if value.translate(TEXT) != value or (name not in OURS and not _named(name)):
+        if value.translate(TEXT) != value or (name not in OURS and not named(name)):
             count("invalid_field_dropped")
         elif name in OURS:
             if name == b"te" and b"trailers" in listed(value):
@@ -282,7 +283,7 @@ def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> 
     """Of trailers to be sent, those that may be trailers."""
     out: list[Field] = []
     if trailers:
-        compose(out, _trailers([(low(name), value) for name, value in trailers]), count)
+        compose(out, admissible([(low(name), value) for name, value in trailers]), count)
     return out
 
 
@@ -328,10 +329,4 @@ def length_of(method: bytes, status: int, fields: Headers) -> bytes | None:
     """The content-length that a response without content describes its content with, or None."""
     if status == 204 or not bodyless(method, status):
         return None
-    value = fields.get(b"content-length")
-    return value if value is not None and number(value) else None
-
-
-def leave(fields: Any) -> Headers:
-    """Of a head that was refused: fields that are not of the connection."""
-    return Headers([field for field in fields if field[0] not in SPECIAL])
+    return described(fields)

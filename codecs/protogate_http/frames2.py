@@ -20,7 +20,6 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 END_STREAM: Final = 1
 ACK: Final = 1
 END_HEADERS: Final = 4
-PADDED: Final = 8
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first (RFC 9113, 3.4)."""
@@ -169,7 +168,7 @@ class Walker:
         length, kind, flags = data[at] << 16 | data[at + 1] << 8 | data[at + 2], data[at + 3], data[at + 4]
         if kind == DATA:
             if not length and not flags & END_STREAM:
-                self.spend(DATA, _EVENTS[DATA])
+                self.spend(DATA)
         elif kind == HEADERS:
             self.block = not flags & END_HEADERS
             self._spent[CONTINUATION] = 0
@@ -180,23 +179,19 @@ class Walker:
                     raise Wrong(FRAME_SIZE_ERROR, "a frame is too long")  # RFC 9113, 4.2
             elif kind == PRIORITY and not (data[at + 5] & 0x7F or any(data[at + 6 : at + 9])):
                 raise Wrong(PROTOCOL_ERROR, "PRIORITY on stream 0")  # RFC 9113, 6.3
-            event = _EVENTS.get(kind)
-            if event is not None and not (flags & ACK and kind in (SETTINGS, PING)):
-                self.spend(kind, event)
+            if kind in _EVENTS and not (flags & ACK and kind in (SETTINGS, PING)):
+                self.spend(kind)
         return length
 
-    def spend(self, kind: int, event: str) -> None:
+    def spend(self, kind: int) -> None:
         """
         One more of the cheap ones.
 
         @raise Flood: that was too many.
         """
         spent = self._spent[kind] = self._spent.get(kind, 0) + 1
-        most = self.most
-        if kind == CONTINUATION:
-            most = MOST_CONTINUATIONS
-        if spent > most:
-            raise Flood(event)
+        if spent > (MOST_CONTINUATIONS if kind == CONTINUATION else self.most):
+            raise Flood(_EVENTS[kind])
 
     def earn(self) -> None:
         """The peer got something done: a request that was answered, or some bytes of content."""

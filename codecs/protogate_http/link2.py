@@ -11,9 +11,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from zope.interface import implementer
 
@@ -40,9 +40,6 @@ from protogate_http.stream2 import LOW, Broken, spoiled
 if TYPE_CHECKING:
     from protogate.context import Context, Limits
     from protogate_http.stream2 import Ask
-
-ANSWERS: Final = 1 << 20
-"""Bytes that may wait for a peer that makes us say something and does not read it."""
 
 
 class Settings:
@@ -162,9 +159,7 @@ class Link(Connection):
             self.fail("malformed_frame", PROTOCOL_ERROR, str(error))
         finally:
             self._reading = False
-            new, self._new = self._new, []
-            for stream in new:
-                self.fire(stream)
+            self._fire_new()
             if not self.dead:
                 self._wait()
                 self.pull()
@@ -188,10 +183,13 @@ class Link(Connection):
             handler = handlers[kind]
             if handler is not None and not self.dead:
                 handler(self, event)
-        if self._new and not self._reading:
-            new, self._new = self._new, []
-            for stream in new:
-                self.fire(stream)
+        if not self._reading:
+            self._fire_new()
+
+    def _fire_new(self) -> None:
+        new, self._new = self._new, []
+        for stream in new:
+            self.fire(stream)
 
     def DataReceived(self, event: Any) -> None:
         """Content."""
@@ -352,8 +350,9 @@ class Link(Connection):
     def resumeProducing(self) -> None:
         self.full = False
         self.pull()
+        half: Any
         for half in list(self.halves()):
-            if not self.full and half.outgoing is not None and half not in self.blocked.values():
+            if not self.full and half.outgoing is not None and half.number not in self.blocked:
                 half.outgoing.resumeProducing()
 
     def flushed(self, whole: bool) -> None:
@@ -424,7 +423,7 @@ class Link(Connection):
 
     def spend_reset(self) -> None:
         """A stream was given up that had cost something."""
-        self.walker.spend(RST_STREAM, "reset_flood")
+        self.walker.spend(RST_STREAM)
 
 
 def _ends_with_goaway(data: bytes) -> bool:
@@ -435,8 +434,3 @@ def _ends_with_goaway(data: bytes) -> bool:
         last = data[at + 3]
         at += 9 + int.from_bytes(data[at : at + 3], "big")
     return last == GOAWAY
-
-
-def pairs(fields: Sequence[Any]) -> list[tuple[bytes, bytes]]:
-    """Fields as an engine has them, as plain pairs."""
-    return [(field[0], field[1]) for field in fields]

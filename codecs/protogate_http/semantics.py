@@ -174,7 +174,7 @@ def bodyless(method: bytes, status: int) -> bool:
     return method == b"HEAD" or status in (204, 304) or status < 200
 
 
-_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?").fullmatch
+HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?").fullmatch
 _CONNECT: Final = re.compile(rb"(?:[^/?#@*:\[\]]++|\[[0-9A-Fa-f:.]++\]):[0-9]{1,5}").fullmatch
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)(.*+)").fullmatch
 
@@ -186,7 +186,7 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
     @raise Bad: when the target has none of the four forms, or not the one of its method; or when a Host that loses is
         none (the one that wins is looked at by whoever uses it).
     """
-    if host is not None and target[:1] != b"/" and target != b"*" and not _HOST(host):
+    if host is not None and target[:1] != b"/" and target != b"*" and not HOST(host):
         raise Bad("bad Host", 400, "bad_host")
     if b"#" in target:  # to others the path or the query ends there (RFC 9112, 3.2: a target has no fragment)
         raise Bad("the request target holds a fragment", 400, "bad_target")
@@ -244,7 +244,7 @@ def compose(out: list[bytes], headers: Iterable[Field], count: Callable[[str], N
                 elif name == b"te" and b"trailers" in listed(value):
                     options += b",te"
                 continue
-            if value.translate(TEXT) != value or not (name in _valid or _named(name)):
+            if value.translate(TEXT) != value or not (name in _valid or named(name)):
                 count("invalid_field_dropped")
                 continue
             line = b"%b: %b\r\n" % (name, value)
@@ -256,7 +256,7 @@ def compose(out: list[bytes], headers: Iterable[Field], count: Callable[[str], N
     return listed(options) if options else ()
 
 
-def _named(name: bytes) -> bool:
+def named(name: bytes) -> bool:
     """Whether that is a name (RFC 9110, 5.1), in lower case."""
     if not _TOKEN(name):
         return False
@@ -275,18 +275,18 @@ def admitted(trailers: list[Field] | None) -> list[Field] | None:
     """Of trailers that were read, those that may be trailers; None when nothing is left."""
     if trailers is None:
         return None
-    return _trailers(trailers) or None
+    return admissible(trailers) or None
 
 
 def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[bytes]:
     """Of trailers to be sent, the lines of those that may be trailers."""
     lines: list[bytes] = []
     if trailers:
-        compose(lines, _trailers([(low(name), value) for name, value in trailers]), count)
+        compose(lines, admissible([(low(name), value) for name, value in trailers]), count)
     return lines
 
 
-def _trailers(fields: list[Field]) -> list[Field]:
+def admissible(fields: list[Field]) -> list[Field]:
     return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS and field[0][:12] not in _FORWARDED]
 
 

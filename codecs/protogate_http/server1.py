@@ -19,6 +19,7 @@ from mypy_extensions import mypyc_attr
 from twisted.internet.interfaces import ITCPTransport
 
 from protogate.body import Body, Whole
+from protogate.clocks import WINDOW
 from protogate.connection import LINGER_BYTES, PATIENCE, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
@@ -42,8 +43,6 @@ DRAIN: Final = 65536
 """Unread request bytes that are read and thrown away to keep a connection."""
 QUIET: Final = 3.0
 """Seconds without a request after which an idle connection is closed that is to end: one may be on its way."""
-WINDOW: Final = 10.0
-"""Seconds over which clientMinRate is measured."""
 _PROTOCOL: Final = {b"0": "HTTP/1.0", b"1": "HTTP/1.1"}
 
 

@@ -14,13 +14,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from protogate.body import Body
+from protogate.clocks import WINDOW, upload
 from protogate.connection import specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
 from protogate.message import Peer, Request, peer_of
 from protogate_http.engine2 import ERRORS
-from protogate_http.fields2 import asked, leave
+from protogate_http.fields2 import asked
 from protogate_http.frames2 import (
     CANCEL,
     ENHANCE_YOUR_CALM,
@@ -32,14 +33,13 @@ from protogate_http.frames2 import (
     goaway,
 )
 from protogate_http.link2 import Link, Settings
+from protogate_http.semantics import leftovers
 from protogate_http.stream2 import Answer
 from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
 
-WINDOW: Final = 10.0
-"""Seconds over which clientMinRate is measured."""
 BARRIER: Final = b"goaway?\0"
 """A PING behind the first GOAWAY: what comes back says that the client has read both."""
 PATIENT: Final = 3.0
@@ -102,7 +102,7 @@ class Server(Link):
             reason = self._refusal(bad)
             method, target = bad.start
             request = Request(
-                method, target, leave(bad.fields), None, b"", b"", None, half.interim, "HTTP/2", self.peer
+                method, target, leftovers(bad.fields)[0], None, b"", b"", None, half.interim, "HTTP/2", self.peer
             )
             half.reading = ENDED if ends else CUT
         else:
@@ -144,7 +144,7 @@ class Server(Link):
         self.context.count("malformed_stream")
         half = Answer(self)
         half.number, half.reading = event.stream_id, CUT
-        request = Request(b"", b"", leave(()), None, b"", b"", None, half.interim, "HTTP/2", self.peer)
+        request = Request(b"", b"", (), None, b"", b"", None, half.interim, "HTTP/2", self.peer)
         text = "malformed, as the engine of HTTP/2 found"
         request.malformed = Abort(text, CLIENT, 400, error="http_request_error", detail=text)
         half.open(request, self.began)
@@ -299,27 +299,11 @@ class Server(Link):
                 return inf
             left = min(left, due, self.look())
         if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:
-            left = min(left, self._late_upload(now, times, stream))
-        return left
-
-    def _late_upload(self, now: float, times: Timeouts, stream: Any) -> float:
-        left, stall = inf, times.client_stall
-        if stall:
-            left = stream.heard + stall - now
-            if left <= 0:
-                self.context.count("client_stall_timeout")
-                self._slow(stream, timeout(Phase.CLIENT_STALL, CLIENT, stall))
+            wait, reason = upload(stream, now, times, self.context.count)
+            if reason is not None:
+                self._slow(stream, reason)
                 return inf
-        rate = times.client_min_rate
-        if rate:
-            span, got = now - stream.mark, stream.ledger.received
-            if span >= WINDOW:
-                if got - stream.got < rate * span:
-                    self.context.count("client_min_rate_timeout")
-                    self._slow(stream, timeout(Phase.CLIENT_MIN_RATE, CLIENT, span))
-                    return inf
-                stream.mark, stream.got, span = now, got, 0.0
-            left = min(left, WINDOW - span)
+            left = min(left, wait)
         return left
 
     def _slow(self, stream: Any, reason: Abort) -> None:

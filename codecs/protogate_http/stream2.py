@@ -332,11 +332,6 @@ class Ask(Stream, Calling):
         if not self.tunnel:
             self.connection.leaving.append(self)
 
-    def finish(self, trailers: Sequence[Field] | None = None) -> None:
-        self.writing, self.outgoing = ENDED, None
-        self.end(trailers)
-        self.settle()
-
 
 def spoiled(stream: Any, text: str) -> None:
     """RST_STREAM for what the peer did (RFC 9113, 8.1.1), and the end of the request."""

@@ -18,8 +18,21 @@ from twisted.internet.defer import Deferred, fail
 from zope.interface import implementer
 
 from protogate.body import Body, Whole
+from protogate.clocks import download
 from protogate.connection import specialised
-from protogate.errors import ALWAYS, CLIENT, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, overdue, timeout
+from protogate.errors import (
+    ALWAYS,
+    CLIENT,
+    GATEWAY,
+    IDEMPOTENT,
+    NEVER,
+    UPSTREAM,
+    Abort,
+    Phase,
+    departed,
+    overdue,
+    timeout,
+)
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
@@ -243,13 +256,7 @@ class Client(Link):
         return Abort(f"bad frame: {fault.text}", UPSTREAM, 502, NEVER, error="http_protocol_error")
 
     def gone(self, half: Half) -> Abort:
-        if self.why is not None:
-            return self.why
-        if half.response is not None:
-            return Abort("the upstream closed within its response", UPSTREAM, 502, error="http_response_incomplete")
-        return Abort(
-            "the upstream closed before its response", UPSTREAM, 502, IDEMPOTENT, error="connection_terminated"
-        )
+        return departed(half.response is not None) if self.why is None else self.why
 
     def leaves(self, last: int, code: int, text: str) -> None:
         self.draining = True
@@ -323,7 +330,8 @@ class Client(Link):
                 return self._end(stream, TIMEOUT, timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
             left = min(left, due)
         if stream.response is not None:
-            return min(left, self._late_body(now, times, stream))
+            wait, reason = download(stream, now, times, self.context.count)
+            return min(left, wait) if reason is None else self._end(stream, TIMEOUT, reason)
         if stream.writing == OPEN and stream.upgrade is None:
             return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
         return min(left, self._late_head(now, times, stream))
@@ -338,18 +346,6 @@ class Client(Link):
         if left <= 0:
             self.context.count("response_head_timeout")
             return self._end(stream, TIMEOUT, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
-        return left
-
-    def _late_body(self, now: float, times: Timeouts, stream: Any) -> float:
-        seconds = times.response_stall
-        if not seconds or stream.reading != OPEN or stream.tunnel:
-            return inf
-        if stream.paused or stream.writing == OPEN:
-            return seconds  # it is not this side that is waited for
-        left: float = stream.heard + seconds - now
-        if left <= 0:
-            self.context.count("response_stall_timeout")
-            return self._end(stream, TIMEOUT, timeout(Phase.RESPONSE_STALL, UPSTREAM, seconds))
         return left
 
     def _end(self, stream: Any, code: int, reason: Abort) -> float:

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from protogate.body import Body, Whole
+from protogate.clocks import WINDOW, upload
 from protogate.connection import LINGER, specialised
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 CANCELS: Final = 1000
 """Requests that a client may give up beyond those that it lets end, before the connection ends."""
-WINDOW: Final = 10.0
-"""Seconds over which clientMinRate is measured."""
 BARRIER: Final = b"goaway?\0"
 """A PING behind the first GOAWAY: its PONG says that the client has read both."""
 _EXPECT: Final = (b"expect", b"100-continue")
@@ -280,27 +279,11 @@ class Server(Link):
                 return inf
             left = min(left, due)
         if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:
-            left = min(left, self._late_upload(now, times, stream))
-        return left
-
-    def _late_upload(self, now: float, times: Timeouts, stream: Any) -> float:
-        left, stall = inf, times.client_stall
-        if stall:
-            left = stream.heard + stall - now
-            if left <= 0:
-                self.context.count("client_stall_timeout")
-                self._slow(stream, timeout(Phase.CLIENT_STALL, CLIENT, stall))
+            wait, reason = upload(stream, now, times, self.context.count)
+            if reason is not None:
+                self._slow(stream, reason)
                 return inf
-        rate = times.client_min_rate
-        if rate:
-            span, got = now - stream.mark, stream.ledger.received
-            if span >= WINDOW:
-                if got - stream.got < rate * span:
-                    self.context.count("client_min_rate_timeout")
-                    self._slow(stream, timeout(Phase.CLIENT_MIN_RATE, CLIENT, span))
-                    return inf
-                stream.mark, stream.got, span = now, got, 0.0
-            left = min(left, WINDOW - span)
+            left = min(left, wait)
         return left
 
     def _slow(self, stream: Any, reason: Abort) -> None:

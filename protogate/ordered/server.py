@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zope.interface import implementer
 
 from protogate.body import Body
+from protogate.clocks import WINDOW
 from protogate.connection import PATIENCE
 from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half, Serving
@@ -30,8 +31,6 @@ DRAIN: Final = 65536
 """Bytes of a request that nobody wants, which are read to keep the connection."""
 QUIET: Final = 3.0
 """Seconds that an idle connection which drains waits for a request that may be on its way."""
-WINDOW: Final = 10.0
-"""Seconds over which clientMinRate is measured."""
 _EVENTS: Final = {
     Phase.CLIENT_HEADER: "client_header_timeout",
     Phase.CLIENT_STALL: "client_stall_timeout",
