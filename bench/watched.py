@@ -50,7 +50,10 @@ class Hook:
         self._reactor.callLater(TICK, self._tick)
 
     def report(self) -> None:
-        """Write it."""
+        """Write it; not while a thread reads a configuration: nobody else may hold a tuple that is being made there."""
+        if self._service.loading.busy:
+            self._reactor.callLater(TICK, self.report)
+            return
         gap = self._gap
         garbage = gc.collect() if self._collector else 0
         objects = gc.get_objects()

@@ -63,6 +63,11 @@ class Loading(Generic[T]):
         self._next: list[Deferred[bool]] = []  # asked for while the file was being read: another load
         self._watch: FileWatch | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a load is under way."""
+        return self._loading
+
     def start(self) -> None:
         """From now on configurations are taken."""
         self.running = True
