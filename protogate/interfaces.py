@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from protogate.context import Context, Limits
     from protogate.errors import Abort
     from protogate.exchange.exchange import Exchange
+    from protogate.governance.means import Means
     from protogate.message import Field, Request, Response
     from protogate.routing.rules import Route
 
@@ -215,6 +216,34 @@ class IModule(Interface):
         May change C{exchange.request} before the upstream was asked and C{exchange.response} from PRE_RESPONSE on.
         A body it wraps or replaces it must attach, pass on or stop.  Raising (best an L{Abort}, which says what to
         answer) leads to the binding's exceptionHandle.
+        """
+
+
+class ILiveModule(IModule):
+    """
+    A module with a life beside exchanges: it asks others, refreshes something, or keeps what a reload must not lose.
+
+    Optional: where a module is one, the gateway starts and stops it.
+    """
+
+    asks: Mapping[str, Sequence[str | int]] = Attribute(
+        """Whom it will ask through C{means.service}: names of upstreams, and origins (L{protogate.config.address.Url}).
+        Each with the path of the parameter that names it, for whoever finds that there is no such upstream."""
+    )
+
+    def start(means: Means, before: IModule | None) -> None:
+        """
+        On the event loop, when its configuration is put in force: before the first exchange under it begins.
+
+        @param before: the module whose place it takes: of the same factory, in the same stage; the one with equal
+            parameters where there is one.  What it has learnt may be taken over; it is stopped afterwards, and
+            exchanges under way go on with it.
+        """
+
+    def stop() -> None:
+        """
+        Its configuration is no longer in force: no timer of it is left.  Exchanges under way may still call
+        C{process()}.
         """
 
 

@@ -10,21 +10,27 @@ Rules
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protogate.config import scalar
+from protogate.config import scalar, units
 from protogate.config.faults import ConfigFaults
 from protogate.config.nearest import hint
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
+from protogate.governance.asking import Question
+from protogate.governance.sources import Source
 from protogate.message import Field
 
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
 """Fields that frame a message: nobody but the codec may write them (RFC 9112, 6)."""
 CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"))
 """Fields that are about one connection only (RFC 9110, 7.6.1): the codec decides what becomes of them."""
+
+SECRET: Final = 64 * 1024
+"""Bytes of a secret."""
 
 Line = tuple[bytes, bytes, Template | None]
 """A field: name, value, and the template that makes the value at request time instead."""
@@ -133,6 +139,116 @@ class Params:
         self.fault(f"expected a number from {low} to {high}, got {shown(value)}", name)
         return default
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self._params.get(name, default)
+        if isinstance(value, bool):
+            return value
+        self.fault(f"expected true or false, got {shown(value)}", name)
+        return default
+
+    def seconds(self, name: str, default: float, low: float = 0.0, high: float = 86_400.0 * 366) -> float:
+        """A duration, C{250ms 10s 5m 1h}, in [low, high] seconds."""
+        value = self._params.get(name)
+        if value is None and name not in self._params:
+            return default
+        return self._seconds(value, low, high, name)
+
+    def size(self, name: str, default: int, low: int = 0, high: int = 1 << 62) -> int:
+        """A size, C{512B 8KiB 1MB}, in [low, high] bytes."""
+        value = self._params.get(name)
+        if value is None and name not in self._params:
+            return default
+        try:
+            number = int(units.size(value))
+        except ValueError as error:
+            self.fault(str(error), name)
+            return default
+        if low <= number <= high:
+            return number
+        self.fault(f"expected a size from {low} to {high} bytes, got {shown(value)}", name)
+        return default
+
+    def choice(self, name: str, default: str, *known: str) -> str:
+        """One of the known words."""
+        value = self._params.get(name, default)
+        if isinstance(value, str) and value in known:
+            return value
+        self.fault(f"expected one of {', '.join(known)}, got {shown(value)}", name)
+        return default
+
+    def secret(self, name: str) -> bytes:
+        """
+        C{{file: path}} or C{{env: NAME}}: what stands there, without white space around it.  A secret never stands in
+        the configuration itself, nor in a message; without it, or when it is empty, that is a fault.
+        """
+        given = self._params.get(name)
+        kind, where = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("", "")
+        if kind not in ("file", "env") or not isinstance(where, str) or not where:
+            missing = "is missing" if name not in self._params else "is not written here"
+            self.fault(f"the secret {missing}: give {{file: path}} or {{env: NAME}}", name)
+            return b""
+        found = b""
+        if kind == "env":
+            found = os.environb.get(where.encode(), b"").strip()
+            why = "this variable of the environment is not set, or empty"
+        else:
+            try:
+                with open(os.open(where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                    found = file.read(SECRET + 1).strip()
+                why = "this file is empty"
+            except (OSError, ValueError) as error:
+                why = str(error.strerror if isinstance(error, OSError) else error)
+        if len(found) > SECRET:
+            why, found = f"larger than {SECRET} bytes: no secret", b""
+        if not found:
+            self.fault(f"{where}: {why}", name, kind)
+        return found
+
+    def question(self, name: str) -> Question | None:
+        """
+        Whom to ask: a URL, or C{{upstream: name, path: /path}}, where the upstream is one of the configuration.
+
+        @return: None when it is missing or wrong, which is a fault.
+        """
+        given = self._params.get(name)
+        try:
+            if isinstance(given, str):
+                return Question.of_url(given)
+            if isinstance(given, Mapping) and "upstream" in given and not given.keys() - {"upstream", "path"}:
+                return Question.of_upstream(given["upstream"], given.get("path", "/"))
+        except ConfigError as error:
+            self.fault(error.message, name)
+            return None
+        if name in self._params:
+            self.fault(f"expected a URL, or {{upstream: name, path: /path}}, got {shown(given)}", name)
+        else:
+            self.fault(f"{name} is missing", name)
+        return None
+
+    def source(self, name: str) -> Source | None:
+        """
+        Content that is refreshed: C{{file: path}}, or C{{url: URL, interval: 5m}}, where instead of a URL may stand
+        C{{upstream: name, path: /path}}.
+
+        @return: None when it is missing, or wrong, which is a fault.
+        """
+        given = self._params.get(name)
+        if name not in self._params:
+            return None
+        if not isinstance(given, Mapping) or ("file" in given) == ("url" in given):
+            self.fault(f"expected {{file: path}} or {{url: …, interval: 5m}}, got {shown(given)}", name)
+            return None
+        inner = Params(given, *(("file",) if "file" in given else ("url", "interval")))
+        source: Source | None = None
+        if "file" in given:
+            source = Source(file=inner.literal("file"))
+        else:
+            url, interval = inner.question("url"), inner.seconds("interval", 300.0, 1.0)
+            source = None if url is None else Source(url=url, interval=interval)
+        self.faults += [ConfigError(fault.message, (name, *fault.path)) for fault in inner.faults]
+        return None if inner.faults else source
+
     def items(self, name: str) -> list[Any]:
         """A list; empty when it is not there."""
         value = self._params.get(name, [])
@@ -140,6 +256,17 @@ class Params:
             return list(value)
         self.fault(f"expected a list, got {shown(value)}", name)
         return []
+
+    def _seconds(self, value: object, low: float, high: float, *path: str | int) -> float:
+        try:
+            number = float(units.duration(value))
+        except ValueError as error:
+            self.fault(str(error), *path)
+            return low
+        if low <= number <= high:
+            return number
+        self.fault(f"expected a duration from {low:g}s to {high:g}s, got {shown(value)}", *path)
+        return low
 
     def lines(self, name: str | None = None) -> list[Line]:
         """

@@ -1,0 +1,40 @@
+"""What a module that lives (L{protogate.interfaces.ILiveModule}) is handed when it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from protogate.context import uncounted
+from protogate.interfaces import IService
+from protogate.wheel import Wheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """
+    @ivar reactor: to run things in threads; everything else goes through what is below.
+    @ivar wheel: the clock for every wait.
+    @ivar count: C{count(event)}: one more of that event of this module; snake_case names from the code, never from
+        traffic.
+    @ivar services: upstreams by name or origin; see L{service}.
+    @ivar workers: processes that share the work with this one, itself included.
+    @ivar stores: gives the connection to a Redis; see L{redis}.
+    """
+
+    reactor: Any
+    wheel: Wheel
+    count: Callable[[str], None] = uncounted
+    services: Mapping[str, IService] = field(default_factory=dict)
+    workers: int = 1
+    stores: Callable[[Any], Any] | None = None
+
+    def service(self, name: str) -> IService:
+        """The upstream of that name or origin, one of C{asks}."""
+        return self.services[name]
+
+    def redis(self, settings: Any) -> Any:
+        """The one connection of this process with these settings."""
+        assert self.stores is not None
+        return self.stores(settings)

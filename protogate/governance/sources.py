@@ -1,0 +1,227 @@
+"""
+Content that comes from a file or a URL, and is refreshed while the gateway runs: keys, lists.
+
+Rules
+- A file is read when the configuration is loaded: what is wrong with it is a fault of the configuration.  A URL is
+  asked when the configuration is in force: a gateway starts without its neighbours.  Until then there is nothing, and
+  the module says what that means.
+- It is read and parsed in a thread, one at a time; what was made of it is put in force on the event loop.
+- Whatever fails keeps what there was, is counted (C{source_failed}) and told once until it works again.
+- A URL is asked again each interval, give or take a tenth; after a failure sooner, by and by less often.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any, Final, Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from protogate.config.faults import ConfigFaults
+from protogate.config.stamp import Stamp, stamp
+from protogate.config.watch import FileWatch
+from protogate.errors import Abort, ConfigError
+from protogate.governance.asking import Answer, Question, ask
+from protogate.governance.means import Means
+from protogate.wheel import Timer
+
+LARGEST: Final = 16 << 20
+"""Bytes of the content, unless said otherwise."""
+PATIENCE: Final = 10.0
+"""Seconds that a URL has to give all of it."""
+FIRST_RETRY: Final = 1.0
+"""Seconds after which a URL that failed is asked again; twice as long each time, up to its interval."""
+
+T = TypeVar("T")
+_log = Logger()
+_random: Final = SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """
+    Where content comes from: exactly one of both.
+
+    @ivar file: absolute path, or empty.
+    @ivar url: or None.
+    @ivar interval: seconds after which a URL is asked again.
+    """
+
+    file: str = ""
+    url: Question | None = None
+    interval: float = 300.0
+
+    def __str__(self) -> str:
+        url = self.url
+        return self.file if url is None else f"{url.service}{url.target.partition(b'?')[0].decode()}"
+
+
+class Followed(Generic[T]):
+    """
+    What was made of the content of a source, up to date.
+
+    @ivar source: where it comes from.
+    @ivar value: what was made of it last; None = nothing could be yet.
+    """
+
+    def __init__(self, source: Source, parse: Callable[[bytes], T], limit: int = LARGEST) -> None:
+        """
+        @param parse: in a thread: raises a ValueError (a L{ConfigError} is one) that says what is wrong.  It keeps no
+            reference to whoever has this.
+        @param limit: bytes that the content may have.
+        """
+        self.source = source
+        self.value: T | None = None
+        self._parse, self._limit = parse, limit
+        self._stamp: Stamp | None = None
+        self._means: Means | None = None
+        self._taken: Callable[[T], None] | None = None
+        self._watch: FileWatch | None = None
+        self._timer: Timer | None = None
+        self._asking: Deferred[Answer] | None = None
+        self._busy = self._again = self._failing = False
+        self._delay = 0.0
+
+    def load(self) -> None:
+        """
+        Read the file, if it is one; for C{build()}.
+
+        @raise ConfigError: it cannot be read or used; without a path.
+        """
+        if self.source.file:
+            self.value = self._read()
+
+    def start(self, means: Means, before: Followed[T] | None = None, taken: Callable[[T], None] | None = None) -> None:
+        """
+        Keep it up to date from now on.
+
+        @param before: of the configuration before: what it knows counts until there is something newer, where the
+            source is the same one.
+        @param taken: told of each new value.
+        """
+        self._means, self._taken = means, taken
+        if self.source.file:
+            self._watch = FileWatch(self.source.file, self._changed, means.wheel)
+            self._watch.start(self._stamp)
+            return
+        self._timer = means.wheel.timer(self.refresh)
+        self._delay = FIRST_RETRY
+        if before is not None and before.source == self.source and before.value is not None:
+            self.value = before.value
+        self.refresh()
+
+    def stop(self) -> None:
+        """Keep it up to date no longer."""
+        self._means = self._taken = None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.end()
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+
+    def refresh(self) -> None:
+        """Ask the URL now, unless that is under way; a file is looked at anyway."""
+        means, question = self._means, self.source.url
+        if means is None or question is None or self._busy:
+            return
+        self._busy = True
+        if self._timer is not None:
+            self._timer.clear()
+        asking = ask(means.service(question.service), question.request(), means.wheel, PATIENCE, self._limit)
+        self._asking = asking
+        asking.addCallbacks(self._answered, self._failed)
+
+    # -- a URL
+
+    def _answered(self, answer: Answer) -> None:
+        self._asking = None
+        if answer.status != 200:
+            self._failed(Failure(ValueError(f"it answered {answer.status}")))
+            return
+        self._work(lambda: self._parse(answer.content))
+
+    # -- a file
+
+    def _changed(self) -> None:
+        if self._busy:
+            self._again = True
+        else:
+            self._busy = True
+            self._work(self._read)
+
+    def _read(self) -> T:
+        path = self.source.file
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                self._stamp = stamp(os.fstat(file.fileno()))
+                data = file.read(self._limit + 1)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(f"{path}: {why}") from None
+        if len(data) > self._limit:
+            raise ConfigError(f"{path}: larger than {self._limit} bytes")
+        try:
+            return self._parse(data)
+        except ConfigFaults as error:
+            raise ConfigError(f"{path}: {error.faults[0].message}") from None
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    # -- either
+
+    def _work(self, make: Callable[[], T]) -> None:
+        means = self._means
+        if means is None:
+            return
+        making: Deferred[Any] = deferToThreadPool(means.reactor, means.reactor.getThreadPool(), make)
+        making.addCallbacks(self._made, self._failed)
+
+    def _made(self, value: T) -> None:
+        means = self._means
+        if means is None:
+            return
+        self.value = value
+        means.count("source_refreshed")
+        if self._failing:
+            self._failing = False
+            _log.info("{source} can be used again", source=str(self.source))
+        self._delay = FIRST_RETRY
+        self._over(self.source.interval * _random.uniform(0.9, 1.1))
+        if self._taken is not None:
+            self._taken(value)
+
+    def _failed(self, failure: Failure) -> None:
+        means, self._asking = self._means, None
+        if means is None:
+            return
+        means.count("source_failed")
+        error = failure.value
+        expected = isinstance(error, (Abort, ValueError))
+        if not self._failing or not expected:
+            self._failing = True
+            kept = "what was there before stays in use" if self.value is not None else "there is nothing to use yet"
+            source = str(self.source)
+            if expected:
+                _log.error("{source}: {why}; {kept}", source=source, why=str(error), kept=kept)
+            else:
+                _log.failure("{source} cannot be used; {kept}", failure, source=source, kept=kept)
+        delay, self._delay = self._delay, min(2 * self._delay, self.source.interval)
+        self._over(min(delay, self.source.interval) * _random.uniform(0.9, 1.1))
+
+    def _over(self, delay: float) -> None:
+        self._busy = False
+        if self._timer is not None:
+            self._timer.set(delay)
+        elif self._again:
+            self._again = False
+            self._changed()
