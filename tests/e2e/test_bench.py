@@ -239,8 +239,9 @@ def test_a_request_is_timed_without_kernel() -> None:
     assert all(0 < row.took < 0.1 for row in found)
 
 
-def test_a_request_that_is_not_answered_is_no_figure() -> None:
-    row = inproc.ready("get", 2, time.monotonic)
+@pytest.mark.parametrize("name", ["get", "http2", "http2both"])
+def test_a_request_that_is_not_answered_is_no_figure(name: str) -> None:
+    row = inproc.ready(name, 2, time.monotonic)
     row._origins.clear()
     with pytest.raises(SystemExit, match="a request was not answered"):
         row.turns(1)
