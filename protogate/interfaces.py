@@ -247,6 +247,20 @@ class ILiveModule(IModule):
         """
 
 
+class IReservingModule(IModule):
+    """
+    A module that says something in the name of the gateway, or reads a secret out of the query.  Optional.
+
+    Both hold for every request to this gateway, whether or not the module runs for it.
+    """
+
+    reserves: Collection[bytes] = Attribute(
+        """Names of request fields that clients must not send, in lower case: they are taken out before any rule,
+        condition or module sees the request."""
+    )
+    hides: Collection[str] = Attribute("Names of query parameters whose values stand in no record.")
+
+
 class IModuleFactory(Interface):
     """Makes modules, at load time."""
 
