@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("ordered",),
     ("exchange",),
     ("observe",),
+    ("identity",),
     ("governance",),
     ("routing",),
     ("upstream",),
