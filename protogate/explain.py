@@ -20,6 +20,7 @@ from protogate.errors import Abort
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
 from protogate.governance.binding import Bound
+from protogate.governance.reserve import reserve
 from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
 from protogate.interfaces import IService
 from protogate.message import Field, Peer, Request, Response
@@ -158,6 +159,7 @@ def plan(built: Build) -> Plan:
         record=lambda exchange: None,
         count=lambda event: None,
         reject=gateway.path_policy == "reject",
+        reserve=reserve(built.bound),
     )
 
 

@@ -35,6 +35,7 @@ from protogate.uri import LONGEST, authority, canonical, usual
 
 if TYPE_CHECKING:
     from protogate.exchange.plan import Plan
+    from protogate.identity.identity import Identity
     from protogate.routing.rules import Route, Target
     from protogate.wheel import Timer, Wheel
 
@@ -67,6 +68,7 @@ class Exchange:
 
     @ivar request: the Request; modules before the upstream may change it.
     @ivar source: where it came from: the connection's peer, or what trusted proxies say.
+    @ivar identity: who was authenticated, once a module has found out; else None.
     @ivar route: the Route once it is chosen, else None.
     @ivar target: the Target once it is chosen, else None.
     @ivar response: the Response from PRE_RESPONSE on, else None.
@@ -88,6 +90,7 @@ class Exchange:
         "_valve",
         "_waiting",
         "error",
+        "identity",
         "ledger",
         "line",
         "listener",
@@ -103,6 +106,7 @@ class Exchange:
     def __init__(self, request: Request, plan: Plan, listener: str = "") -> None:
         self.request, self.plan, self.listener = request, plan, listener
         self.source: Peer = request.peer
+        self.identity: Identity | None = None
         self.route: Route | None = None
         self.target: Target | None = None
         self.response: Response | None = None
@@ -186,6 +190,8 @@ class Exchange:
         """Find out who asks for what: once, for everybody."""
         request, plan = self.request, self.plan
         self.source = plan.forwarding.source(request)
+        if plan.reserve is not None:
+            plan.reserve(self)
         if request.malformed is not None:
             return
         if request.target == b"*" or request.method == b"CONNECT":

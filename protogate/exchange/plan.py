@@ -29,6 +29,8 @@ class Plan:
     @ivar total: seconds that a whole exchange may take; 0 = off.
     @ivar deadlines: by listener: the field in which its clients say how many milliseconds they wait.
     @ivar body: bytes that a request body may have; 0 = off.
+    @ivar reserve: takes out of each request what only the gateway's modules may say, before anybody has seen it; None
+        where there is nothing of the kind.
     @ivar record: called once per exchange, when it is over and its POST_RESPONSE modules have run.
     """
 
@@ -46,6 +48,7 @@ class Plan:
     body: int = 0
     reject: bool = False
     """pathPolicy: reject."""
+    reserve: Callable[[Exchange], None] | None = None
     pre_request: Sequence[IBound] = ()
     pre_upstream: Sequence[IBound] = ()
     pre_response: Sequence[IBound] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -152,5 +152,38 @@ class Fields:
         return Code(INT, lambda exchange: len({key for key, _ in get(exchange)}))
 
 
-Table = Fields | Pairs
-"""A map from strings to strings."""
+class Found:
+    """
+    A map whose values somebody looks up.
+
+    @ivar kind: the type of its values.
+    """
+
+    def __init__(self, kind: Type, find: Callable[[Any, str], Any], names: Callable[[Any], Collection[str]]) -> None:
+        """
+        @param find: C{find(exchange, name)}: the value; empty when it is not there.
+        @param names: what names it has.
+        """
+        self.kind, self._find, self._names = kind, find, names
+
+    def item(self, key: Code) -> Code:
+        """C{map[key]}."""
+        find, name = self._find, key.value
+        if key.run is None:
+            return Code(self.kind, lambda exchange: find(exchange, name))
+        run = key.run
+        return Code(self.kind, lambda exchange: find(exchange, run(exchange)))
+
+    def holds(self, key: Code) -> Code:
+        """C{key in map}."""
+        names, run = self._names, key.closure
+        return Code(BOOL, lambda exchange: run(exchange) in names(exchange))
+
+    def size(self) -> Code:
+        """C{size(map)}."""
+        names = self._names
+        return Code(INT, lambda exchange: len(names(exchange)))
+
+
+Table = Fields | Pairs | Found
+"""A map from strings to strings, or lists of strings."""

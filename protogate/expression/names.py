@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from protogate.expression.code import Code, Fields, Pairs, Run, Table
+from protogate.expression.code import Code, Fields, Found, Pairs, Run, Table
 from protogate.expression.types import BOOL, INT, STRING, list_of
 
 Entry = Code | Table | Mapping[str, Any]
@@ -96,6 +96,31 @@ def _of_certificate(name: str) -> Code:
     return Code(STRING, run)
 
 
+def _of_identity(name: str) -> Code:
+    """Who was authenticated; empty while nobody was."""
+
+    def run(exchange: Any) -> Any:
+        identity = exchange.identity
+        return "" if identity is None else getattr(identity, name)
+
+    return Code(STRING, run)
+
+
+def _claim(exchange: Any, name: str) -> str:
+    identity = exchange.identity
+    return "" if identity is None else identity.text(name)
+
+
+def _claimed(exchange: Any, name: str) -> tuple[str, ...]:
+    identity = exchange.identity
+    return () if identity is None else identity.texts(name)
+
+
+def _claims(exchange: Any) -> Any:
+    identity = exchange.identity
+    return () if identity is None else identity.claims
+
+
 _METHOD: Final = attrgetter("request.method")
 
 REQUEST: Final[Space] = {
@@ -141,16 +166,23 @@ ROUTE: Final[Space] = {
     "tags": Code(list_of(STRING), _of_route("tags", ())),
     "properties": Pairs(_of_route("properties", {})),
 }
+IDENTITY: Final[Space] = {
+    "user": _of_identity("user"),
+    "scheme": _of_identity("scheme"),
+    "claims": Found(STRING, _claim, _claims),
+    "lists": Found(list_of(STRING), _claimed, _claims),
+}
 RESPONSE: Final[Space] = {
     "status": Code(INT, _status),
     "headers": Fields(_response_headers, _field("response.headers", {})),
 }
 
-CONDITION: Final[Space] = {"request": REQUEST, "source": SOURCE, "route": ROUTE}
+CONDITION: Final[Space] = {"request": REQUEST, "source": SOURCE, "identity": IDENTITY, "route": ROUTE}
 """What conditions and keys may name, before there is a response."""
 TEMPLATE: Final[Space] = {
     "request": {**REQUEST, "func": {"remoteCost": Code(INT, _remote)}},
     "source": SOURCE,
+    "identity": IDENTITY,
     "route": ROUTE,
     "func": {"catRootMessageId": _attribute(STRING, "trace"), "requestId": _attribute(STRING, "id")},
     "gateway": {"name": _attribute(STRING, "gateway.name"), "zone": _attribute(STRING, "gateway.zone")},

@@ -84,6 +84,9 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     if request.deadline is not None:
         made.deadline = _ms(request.deadline - ledger.head)
     made.rpc_status = ledger.rpc
+    identity = exchange.identity
+    if identity is not None:
+        made.user, made.auth = _text(identity.user.encode("utf-8", "replace"), SHORT), identity.scheme
     if reason is not None:
         _explain(made, reason)
     return made

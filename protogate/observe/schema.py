@@ -93,3 +93,7 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """Milliseconds that the client would wait, counted from C{time}."""
     rpc_status: int = -1
     """How a call of an RPC ended, beside C{status}: 0 to 16 in gRPC."""
+    user: str = ""
+    """Who was authenticated."""
+    auth: str = ""
+    """How."""

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from protogate.errors import Abort
 from protogate.exchange.ledger import Ledger
+from protogate.identity.identity import Identity
 from protogate.message import Peer, Request, Response
 from protogate.wheel import Wheel
 
@@ -27,6 +28,7 @@ def exchange(
     route: Any = None,
     response: Response | None = None,
     error: BaseException | None = None,
+    identity: Identity | None = None,
 ) -> Any:
     """One with the attributes that expressions read.  Its clock stands at 100 s; advance C{clock}."""
     request = Request(method, target, headers, authority=authority, protocol=protocol)
@@ -39,6 +41,7 @@ def exchange(
         clock=clock,
         error=error,
         gateway=SimpleNamespace(name="edge-1", zone="PRO"),
+        identity=identity,
         id="00112233445566778899aabbccddeeff",
         ledger=ledger,
         request=request,

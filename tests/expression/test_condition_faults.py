@@ -20,7 +20,7 @@ FAULTS = [
     # names
     ('requst.path == "x"', 'column 1: unknown name "requst"; did you mean "request"?'),
     ("true && requst.path == 'x'", 'column 9: unknown name "requst"; did you mean "request"?'),
-    ("banana", 'column 1: unknown name "banana"; known: request, route, source'),
+    ("banana", 'column 1: unknown name "banana"; known: identity, request, route, source'),
     ("request.pth == 'x'", 'column 9: request has no member "pth"; did you mean "path"?'),
     ("request.Header['x'] == 'x'", 'column 9: request has no member "Header"; did you mean "headers"?'),
     (
@@ -143,7 +143,7 @@ FAULTS = [
     ("'abc", "column 1: the string that begins here has no closing '"),
     ("'a\nb'", "line 1, column 1: the string that begins here has no closing '"),
     ("true &&\n  'abc", "line 2, column 3: the string that begins here has no closing '"),
-    ("true &&\n  zzz", 'line 2, column 3: unknown name "zzz"; known: request, route, source'),
+    ("true &&\n  zzz", 'line 2, column 3: unknown name "zzz"; known: identity, request, route, source'),
     (r"'\q' == ''", r'column 2: "\q" is no escape; for a backslash write two, or a raw string: ' + "r'…'"),
     (r"'ab\x4' == ''", r'column 4: "\x" is no escape; for a backslash write two, or a raw string: ' + "r'…'"),
     (r"'\ud800' == ''", r'column 2: "\ud800" is no character'),

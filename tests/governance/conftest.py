@@ -22,7 +22,7 @@ class FakeExchange:
         self.wheel = Wheel(self.clock)
         self.request = Request(method, target, headers, authority=authority)
         self.source = Peer(ip, 40000)
-        self.route = self.target = self.response = self.error = None
+        self.identity = self.route = self.target = self.response = self.error = None
         self.id, self.trace = "1" * 32, "2" * 32
         self.gateway = SimpleNamespace(name="edge-1", zone="PRO")
         self.ledger = Ledger(1.0)

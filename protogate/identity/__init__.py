@@ -1,0 +1,1 @@
+"""Who asks: what modules that authenticate have in common."""

@@ -1,0 +1,80 @@
+"""What clients must not say, because modules say it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from zope.interface import implementer
+
+from protogate.governance.reserve import reserve
+from protogate.interfaces import IReservingModule
+from protogate.testing.bodies import Giver, Taker
+from protogate.testing.exchange import exchange
+
+
+@implementer(IReservingModule)
+class Speaker:
+    def __init__(self, reserves=(), hides=()):
+        self.reserves, self.hides = reserves, hides
+
+    def process(self, exchange):
+        return None
+
+
+def reserved(*modules):
+    return reserve({"PRE_REQUEST": [SimpleNamespace(module=module) for module in modules]})
+
+
+def test_modules_that_reserve_nothing_cost_nothing():
+    assert reserved(object(), Speaker()) is None
+
+
+@pytest.mark.parametrize("name", [b"x-user", b"x_user", b"x-user-id", b"x_user_id", b"x-user_id"])
+def test_fields_of_a_reserved_name_are_taken_out_however_it_is_spelled(name):
+    made = exchange(headers=[(b"accept", b"*/*"), (name, b"root"), (b"x-users", b"kept"), (name, b"again")])
+    reserved(Speaker([b"x-user"]), Speaker([b"x_user_id"]))(made)
+    assert made.request.headers == [(b"accept", b"*/*"), (b"x-users", b"kept")]
+
+
+def test_trailers_of_a_reserved_name_are_taken_out_too():
+    made = exchange()
+    giver = Giver([b"a", b"b"], None, [(b"x-sum", b"1"), (b"x_user", b"root")])
+    made.request.body = giver.body
+    reserved(Speaker([b"x-user"]))(made)
+    taker = Taker(made.request.body)
+    assert (taker.data, taker.trailers) == (b"ab", [(b"x-sum", b"1")])
+
+
+def test_other_trailers_pass_as_they_are():
+    made = exchange()
+    trailers = [(b"x-sum", b"1")]
+    made.request.body = Giver([], None, trailers).body
+    reserved(Speaker([b"x-user"]))(made)
+    assert Taker(made.request.body).trailers is trailers
+
+
+def test_what_flows_through_a_tunnel_is_left_alone():
+    made = exchange(body=b"")
+    made.request.upgrade = b"websocket"
+    before = made.request.body
+    reserved(Speaker([b"x-user"]))(made)
+    assert made.request.body is before
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (b"/a?key=secret", b"/a?key=***"),
+        (b"/a?x=1&key=secret&y=key", b"/a?x=1&key=***&y=key"),
+        (b"/a?%6Bey=secret&key=more", b"/a?%6Bey=***&key=***"),
+        (b"/a?my+key=secret&my%20key=s", b"/a?my+key=***&my%20key=***"),
+        (b"/a?keys=1&KEY=2", b"/a?keys=1&KEY=2"),
+        (b"/a?key", b"/a?key"),
+        (b"/key=1", b"/key=1"),
+    ],
+)
+def test_hidden_parameters_stand_in_no_record_but_in_the_request(target, told):
+    made = exchange(target=target)
+    reserved(Speaker(hides=["key", "my key"]))(made)
+    assert (made.line[2], made.request.target) == (told, target)
