@@ -32,6 +32,7 @@ from protogate.downstream.ports import Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
+from protogate.governance.reserve import reserve
 from protogate.interfaces import IService
 from protogate.loading import Loading
 from protogate.message import Request, Response
@@ -348,6 +349,7 @@ class GatewayService(Service):
             deadlines={name: field for name, field in told.items() if field},
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
+            reserve=reserve(bound),
             pre_request=bound["PRE_REQUEST"],
             pre_upstream=bound["PRE_UPSTREAM"],
             pre_response=bound["PRE_RESPONSE"],
