@@ -24,6 +24,7 @@ from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
 from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
+from protogate.governance.lives import asked
 from protogate.interfaces import IStreamCodec
 from protogate.plugins import find
 from protogate.routing.table import Router
@@ -51,6 +52,11 @@ class Build:
     forwarding: Forwarding
     always: Callable[[Exchange], bool] | None
     warnings: tuple[str, ...]
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Names and origins of all upstreams that rules lead to, or modules ask."""
+        return _destinations(self.router, self.bound)
 
     def codec(self, name: str) -> IStreamCodec:
         """By its name."""
@@ -110,10 +116,11 @@ class _Parts:
     def __init__(self, config: Config) -> None:
         self.faults: list[ConfigError] = []
         self.router: Any = self._made(Router, config.routes, config.gateway)
-        self.origins = [] if self.router is None else [name for name in self.router.clusters if "://" in name]
+        upstreams = [upstream.name for upstream in config.upstreams]
+        self.bound: Any = self._made(bind, config.modules, find, upstreams)
+        self.origins = [name for name in _destinations(self.router, self.bound) if "://" in name]
         self.codecs: Any = self._made(_codecs, config, self.origins)
         self.tls: Any = self._made(sides, config, self.codecs or {}, self.origins)
-        self.bound: Any = self._made(bind, config.modules, find)
         self.always: Any = self._made(_always, config)
 
     def _made(self, function: Callable[..., Any], *args: object) -> Any:
@@ -150,6 +157,13 @@ def _codecs(config: Config, origins: Sequence[str]) -> dict[str, IStreamCodec]:
     if faults:
         raise ConfigFaults(faults)
     return codecs
+
+
+def _destinations(router: Router | None, bound: Mapping[str, tuple[Bound, ...]] | None) -> tuple[str, ...]:
+    found: dict[str, None] = {} if router is None else dict.fromkeys(router.clusters)
+    for each in asked(bound or {}):
+        found.update(dict.fromkeys(each))
+    return tuple(found)
 
 
 SWITCH: Final = 0.0005

@@ -85,7 +85,7 @@ class Renewal:
             now = {path: stamp_of(path) for path in known}
             if now == known or now != seen:
                 return now, None
-            origins = [name for name in built.router.clusters if "://" in name]
+            origins = [name for name in built.destinations if "://" in name]
             return now, renewed(sides, built.config, built.codecs, origins, self._of_ssl)
 
         looking: Deferred[Any] = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)

@@ -32,7 +32,9 @@ from protogate.downstream.ports import Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.plan import Plan
-from protogate.governance.reserve import reserve
+from protogate.governance import means as governance
+from protogate.governance.binding import Bound
+from protogate.governance.lives import Lives
 from protogate.interfaces import IService
 from protogate.loading import Loading
 from protogate.message import Request, Response
@@ -46,7 +48,7 @@ from protogate.routing.rules import forwarded
 from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
-from protogate.upstream.cluster import Means
+from protogate.upstream.cluster import Cluster, Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Timer, Wheel
@@ -105,6 +107,7 @@ class GatewayService(Service):
     @ivar counters: what happened so far.
     @ivar ports: what is open.
     @ivar clusters: the upstreams; None before the start.
+    @ivar workers: processes that share the work, this one included.
     """
 
     name = "protogate"
@@ -153,6 +156,8 @@ class GatewayService(Service):
         self.clusters: Clusters | None = None
         self._renewal = Renewal(reactor, self.wheel, self._renewed, self.counters.count, is_native(reactor))
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
+        self._lives = Lives()
+        self.workers = 1
 
     # -- life
 
@@ -215,6 +220,7 @@ class GatewayService(Service):
         return served.addCallback(self._stopped)
 
     def _stopped(self, _: object) -> Deferred[Any]:
+        self._lives.stop()
         if self.clusters is None:
             return self._closed(None)
         return self.clusters.stop().addCallback(self._closed)
@@ -332,7 +338,7 @@ class GatewayService(Service):
         self._outlive()
         gateway = config.gateway
         told = {each.name: field_name(each.deadline_header) for each in config.listeners}
-        clusters = self.clusters.take(config, built.router.clusters, built.codec, self.counters, built.tls.clients)
+        clusters = self.clusters.take(config, built.destinations, built.codec, self.counters, built.tls.clients)
         self.built = built
         bound = built.bound
         self.plan = Plan(
@@ -349,16 +355,25 @@ class GatewayService(Service):
             deadlines={name: field for name, field in told.items() if field},
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
-            reserve=reserve(bound),
             pre_request=bound["PRE_REQUEST"],
             pre_upstream=bound["PRE_UPSTREAM"],
             pre_response=bound["PRE_RESPONSE"],
             error=bound["ERROR"],
             post_response=bound["POST_RESPONSE"],
         )
+        self._lives.take(bound, partial(self._means, clusters), self.counters)
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
         self._renewal.follow(built)
         self._set_log(log, built)
+
+    def _means(self, clusters: Mapping[str, Cluster], bound: Bound) -> governance.Means:
+        return governance.Means(
+            reactor=self._reactor,
+            wheel=self.wheel,
+            count=bound.count,
+            services=clusters,
+            workers=self.workers,
+        )
 
     def _renewed(self, sides: Sides) -> None:
         """Certificates, keys or authorities were renewed: for handshakes from now on."""

@@ -73,7 +73,7 @@ DURATIONS: Final[Plain] = {
     ),
 }
 """Histogram → family and help."""
-KINDS: Final = ("listener", "upstream")
+KINDS: Final = ("listener", "upstream", "module")
 """Kinds of scopes; each is a label."""
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -138,9 +138,22 @@ def _rooted(config: Config, folder: str) -> Config:
         return with_(tls, ca=path(tls.ca), cert=path(tls.cert), key=path(tls.key))
 
     listeners = tuple(each if each.tls is None else with_(each, tls=serving(each.tls)) for each in config.listeners)
+    modules = tuple(with_(each, action_param=_filed(each.action_param, path)) for each in config.modules)
     plain = UpstreamTls()
     upstreams = tuple(each if each.tls == plain else with_(each, tls=asking(each.tls)) for each in config.upstreams)
-    return with_(config, listeners=listeners, upstreams=upstreams)
+    return with_(config, listeners=listeners, upstreams=upstreams, modules=modules)
+
+
+def _filed(value: Any, path: Callable[[str], str]) -> Any:
+    """A parameter of a module: what is called C{file} in it is a path."""
+    if isinstance(value, dict):
+        return {
+            name: path(inner) if name == "file" and isinstance(inner, str) else _filed(inner, path)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list) and any(isinstance(inner, (dict, list)) for inner in value):
+        return [_filed(inner, path) for inner in value]
+    return value
 
 
 def read(name: str) -> Source:

@@ -397,6 +397,8 @@ class Module(Model, frozen=True, kw_only=True):
     """For a module that waits."""
     timeout_handle: Literal["return", "continue", ""] = ""
     """When its time is over; empty = as the module wants: guards return, others continue."""
+    shadow: bool = False
+    """Only evaluate, count and note what it would do; do nothing."""
 
 
 class AccessLog(Model, frozen=True, kw_only=True):

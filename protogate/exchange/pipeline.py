@@ -56,8 +56,7 @@ class IBound(Protocol):
     @ivar opens: after a timeout the chain goes on; False = it ends with an error.
     @ivar proceeds: after a failure the chain goes on; False = it ends with an error.
     @ivar outlives: it runs whether or not the client is still there, so a CancelledError is its own.
-    @ivar failures: how often it failed; counted here.
-    @ivar timeouts: how often it took too long; counted here.
+    @ivar count: C{count(event)}: C{answered}, C{refused} (it blamed the client), C{failed}, C{timed_out}.
     """
 
     name: str
@@ -68,8 +67,7 @@ class IBound(Protocol):
     opens: bool
     proceeds: bool
     outlives: bool
-    failures: int
-    timeouts: int
+    count: Callable[[str], None]
 
 
 def run(bound: Sequence[IBound], exchange: Exchange, start: int = 0) -> Response | Deferred[Response | None] | None:
@@ -84,7 +82,10 @@ def run(bound: Sequence[IBound], exchange: Exchange, start: int = 0) -> Response
     @raise CancelledError: the client left.
     """
     index, result = _next(bound, exchange, start)
-    if result is None or isinstance(result, Response):
+    if result is None:
+        return None
+    if isinstance(result, Response):
+        bound[index].count("answered")
         return result
     return _Chain(bound, exchange).begin(index, result)
 
@@ -141,9 +142,12 @@ class _Chain:
         bound, exchange = self._bound, self._exchange
         over = self.over
         while not over:
-            if result is None or isinstance(result, Response):
-                return result
+            if result is None:
+                return None
             module = bound[index]
+            if isinstance(result, Response):
+                module.count("answered")
+                return result
             try:
                 deferred = _deferred(module, result)
                 self._listen(index, deferred)
@@ -195,7 +199,7 @@ class _Chain:
         assert deferred is not None
         _cancel(deferred)
         module = self._bound[index]
-        module.timeouts += 1
+        module.count("timed_out")
         _log.warn(
             "module {module} ({stage}) took more than {seconds:g} s in exchange {exchange}: {handle}",
             module=module.name,
@@ -310,8 +314,9 @@ def _failed(module: IBound, exchange: Exchange, error: Exception) -> None:
     if isinstance(error, CancelledError) and exchange.request.gone is not None and not module.outlives:
         raise error
     if isinstance(error, Abort) and error.who is CLIENT:
+        module.count("refused")
         raise error
-    module.failures += 1
+    module.count("failed")
     told = {"module": module.name, "stage": module.stage, "exchange": exchange.id}
     if not isinstance(error, Abort):
         _log.failure(

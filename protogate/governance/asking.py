@@ -26,6 +26,7 @@ from protogate.wheel import Wheel
 
 LIMIT: Final = 1 << 20
 """Bytes of an answer, unless said otherwise."""
+_QUERY: Final = re.compile(r"[!$-;=?-Z_a-z~]*").fullmatch
 _NAMELESS: Final = re.compile(rb"[^0-9A-Za-z.-]")
 
 
@@ -67,6 +68,8 @@ class Question:
         """
         base, mark, query = text.partition("?")
         url = address.url(base)
+        if not _QUERY(query):
+            raise ConfigError(f"expected the query of a URL behind the ?, got {shown(query)}")
         usual = address.SCHEMES[url.scheme].port
         host = url.authority.rpartition(":")[0] if url.port == usual else url.authority
         target = (url.path or "/") + mark + query

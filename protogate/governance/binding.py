@@ -10,10 +10,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from zope.interface import Interface
 from zope.interface.exceptions import Invalid
 from zope.interface.verify import verifyObject
@@ -22,10 +24,12 @@ from protogate import cohort
 from protogate.config.faults import ConfigFaults, under
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
+from protogate.context import uncounted
 from protogate.errors import ConfigError
 from protogate.expression import condition, template
+from protogate.governance.shadow import Shadow
 from protogate.governance.stages import ALIASES, POST_RESPONSE, SEE_RESPONSE, STAGES
-from protogate.interfaces import IModule, IModuleFactory
+from protogate.interfaces import ILiveModule, IModule, IModuleFactory
 
 if TYPE_CHECKING:
     from protogate.config.model import Module
@@ -77,8 +81,8 @@ class Bound:
     @ivar opens: after a timeout the chain goes on; False = it ends with an error.
     @ivar proceeds: after a failure the chain goes on; False = it ends with an error.
     @ivar outlives: its stage runs whether or not the client is still there.
-    @ivar failures: how often it failed.
-    @ivar timeouts: how often it took too long.
+    @ivar count: told of what becomes of it, see L{protogate.exchange.pipeline.IBound}; and what it counts itself.
+    @ivar key: equal for modules with equal parameters.
     @ivar warnings: what works, but perhaps not as it was meant.  A module may have C{warnings} of its own:
         ConfigErrors, whose paths start at its parameters.
     """
@@ -88,7 +92,8 @@ class Bound:
         "_key",
         "_text",
         "applies",
-        "failures",
+        "count",
+        "key",
         "module",
         "name",
         "opens",
@@ -99,7 +104,6 @@ class Bound:
         "ratio",
         "stage",
         "timeout",
-        "timeouts",
         "warnings",
     )
 
@@ -119,11 +123,18 @@ class Bound:
         self.opens = entry.timeout_handle == "continue" if entry.timeout_handle else not guards
         self.proceeds = entry.exception_handle == "continue"
         self.outlives = stage == POST_RESPONSE
-        self.failures = self.timeouts = 0
+        self.key = _key(entry)
+        self.count: Callable[[str], None] = uncounted
+        if entry.shadow:
+            self.process = Shadow(entry.name, module.process, self._counted).process
+            self.opens = self.proceeds = True
         self.warnings = tuple(warnings)
         self.ratio = float(entry.gray_ratio)
         self._text, self._condition, self._key = entry.condition.strip(), holds, key
         self.applies = self._applies()
+
+    def _counted(self, event: str) -> None:
+        self.count(event)
 
     def _applies(self) -> Callable[[Exchange], bool] | None:
         ratio, holds, key = self.ratio, self._condition, self._key
@@ -167,18 +178,19 @@ class Bound:
         return f"<Bound {self.name} {self.stage} {self.order}>"
 
 
-def bind(modules: Sequence[Module], find: Find) -> dict[str, tuple[Bound, ...]]:
+def bind(modules: Sequence[Module], find: Find, upstreams: Collection[str] = ()) -> dict[str, tuple[Bound, ...]]:
     """
     Build every module of a configuration.
 
     @param find: L{protogate.plugins.find}.
+    @param upstreams: names of those that modules may ask.
     @return: the modules of each stage in the order they run: by ruleOrder, then as in the file.  Every stage is there.
     @raise ConfigFaults: all faults of all entries.
     """
     faults: list[ConfigError] = []
     stages: dict[str, list[Bound]] = {stage: [] for stage in STAGES}
     for index, entry in enumerate(modules):
-        bound = _Entry(entry, ("modules", index), faults).bound(find)
+        bound = _Entry(entry, ("modules", index), faults, upstreams).bound(find)
         if bound is not None:
             stages[bound.stage].append(bound)
     if faults:
@@ -189,8 +201,8 @@ def bind(modules: Sequence[Module], find: Find) -> dict[str, tuple[Bound, ...]]:
 class _Entry:
     """One entry on its way to a Bound."""
 
-    def __init__(self, entry: Module, path: Path, faults: list[ConfigError]) -> None:
-        self._entry, self._path, self._faults = entry, path, faults
+    def __init__(self, entry: Module, path: Path, faults: list[ConfigError], upstreams: Collection[str]) -> None:
+        self._entry, self._path, self._faults, self._upstreams = entry, path, faults, upstreams
 
     def bound(self, find: Find) -> Bound | None:
         """None when it has a fault."""
@@ -288,13 +300,28 @@ class _Entry:
         except Exception as error:
             faults = [ConfigError(f"module {self._entry.name!r} cannot be built: {type(error).__name__}: {error}")]
         else:
-            return module
+            faults = [*self._strangers(module)]
+            if not faults:
+                return module
         for fault in faults:
             fault.__traceback__ = None  # it has this frame, which has the fault
             # What follows from a template that cannot be compiled has been said.
             if not any(fault.path[: len(path)] == path for path in broken):
                 self._faults.append(under(fault, *self._path, "actionParam"))
         return None
+
+    def _strangers(self, module: Any) -> Iterator[ConfigError]:
+        """Upstreams that it wants to ask and that there are not."""
+        if ILiveModule.providedBy(module):
+            for name, path in module.asks.items():
+                if "://" not in name and name not in self._upstreams:
+                    yield ConfigError(
+                        f"no upstream is called {shown(name)}; {hint(name, self._upstreams)}", tuple(path)
+                    )
+
+
+def _key(entry: Module) -> bytes:
+    return sha256(msgspec.json.encode((entry.name, entry.stage, entry.action_param), enc_hook=str)).digest()
 
 
 def _unknown_stage(stage: str) -> str:

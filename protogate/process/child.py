@@ -70,6 +70,7 @@ class Order(NamedTuple):
             stamp=self.stamp,
             listeners=[messages.Given(name, len(descriptors)) for name, descriptors in given.items()],
             log=self.log is not None,
+            workers=self.workers,
         )
         descriptors = [each for some in given.values() for each in some]
         return message, descriptors if self.log is None else [*descriptors, self.log]

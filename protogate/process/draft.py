@@ -23,7 +23,7 @@ class Draft(NamedTuple):
     def of(cls, built: Build, source: Source) -> Self:
         """What remains of a build."""
         names = {upstream.name for upstream in built.config.upstreams}
-        return cls(built.loaded, source, built.warnings, names.union(built.router.clusters))
+        return cls(built.loaded, source, built.warnings, names.union(built.destinations))
 
     @property
     def config(self) -> Config:

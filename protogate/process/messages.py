@@ -42,6 +42,8 @@ class Prepare(Message, kw_only=True):
     listeners: list[Given]
     log: bool
     """Whether the last descriptor is that of the access log."""
+    workers: int = 1
+    """How many there are, this one included."""
 
 
 class Commit(Message):

@@ -234,6 +234,7 @@ class Supervisor(Service):
         self.admin.take(opened.pages)
         self.totals.keep("listener", [listener.name for listener in draft.config.listeners])
         self.totals.keep("upstream", draft.upstreams)
+        self.totals.keep("module", [module.name for module in draft.config.modules])
 
     # -- workers
 

@@ -68,6 +68,7 @@ class Worker:
         self._first: Build | None = None
         self._offer: dict[str, list[int]] = {}
         self._log: int | None = None
+        self._workers = 1
         self._draining = False
         self.service: GatewayService | None = None
         self.channel = Channel(reactor, line, self._handle, self.drain)
@@ -117,6 +118,7 @@ class Worker:
         left = iter(descriptors)
         self._offer = {given.name: [next(left) for _ in range(given.count)] for given in message.listeners}
         self._log = next(left) if message.log else None
+        self._workers = message.workers
         source: Source = message.text, message.stamp
         # The first one is made at once: nobody waits for the event loop.
         service = self.service
@@ -147,6 +149,7 @@ class Worker:
         try:
             if self._prepared is not None and self.service is not None:
                 prepared, self._prepared = self._prepared, None
+                self.service.workers = self._workers
                 self.service.take(prepared)
             elif self._first is not None:
                 self._start(self._first)
@@ -170,6 +173,7 @@ class Worker:
             log=self._log,
         )
         self._log = None
+        service.workers = self._workers
         settle()
         service.startService()
         service.watch_loop()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from twisted.internet.defer import Deferred
@@ -28,11 +29,15 @@ from protogate.config.model import Module
 from protogate.errors import Abort
 from protogate.exchange.exchange import Exchange
 from protogate.governance.binding import Bound, bind
+from protogate.governance.means import Means
 from protogate.governance.stages import ERROR, STAGES
-from protogate.interfaces import IBody, IModule, IModuleFactory
+from protogate.interfaces import IBody, ILiveModule, IModule, IModuleFactory
 from protogate.message import Response
 from protogate.testing.bodies import Taker
 from protogate.testing.exchange import exchange
+from protogate.testing.means import FakeMeans
+from protogate.testing.reactor import MemoryReactor
+from protogate.wheel import Wheel
 
 if TYPE_CHECKING:
     from twisted.trial.unittest import SynchronousTestCase as Base
@@ -48,12 +53,14 @@ class ModuleContract(Base):
     @cvar good: parameters to build with; at least one.
     @cvar bad: parameters that must be refused, each with the name of the one at fault; C{""} where none can be named.
     @cvar waits: process() may return a Deferred or a coroutine.
+    @cvar upstreams: names of those that good parameters mean.
     """
 
     factory: ClassVar[Callable[[], Any]]
     good: ClassVar[Sequence[Params]] = ({},)
     bad: ClassVar[Sequence[tuple[Params, str]]] = ()
     waits: ClassVar[bool] = False
+    upstreams: ClassVar[Sequence[str]] = ()
 
     # -- for the tests
 
@@ -72,8 +79,17 @@ class ModuleContract(Base):
         """Bind it as a configuration would.  Raises ConfigFaults."""
         made = type(self).factory()
         entry = Module(name=made.name, stage=stage, action_param=dict(params))
-        bound = bind([entry], lambda interface, name: made)
-        return next(each for stage in bound.values() for each in stage)
+        bound = bind([entry], lambda interface, name: made, self.upstreams)
+        one = next(each for stage in bound.values() for each in stage)
+        if ILiveModule.providedBy(one.module):
+            module: Any = one.module
+            module.start(self.means(), None)
+            self.addCleanup(module.stop)
+        return one
+
+    def means(self) -> Means:
+        """What a module that lives is started with.  Override it for modules that ask somebody."""
+        return FakeMeans()
 
     def each(self) -> Iterator[tuple[Params, str, Bound]]:
         """Each good set of parameters, in each stage it can be bound to."""
@@ -149,6 +165,26 @@ class ModuleContract(Base):
             self.assertIsNot(other.module, bound.module)
             self.work(bound, self.exchange(stage))
             self.assertEqual([dict(vars(kind)) for kind in kinds], before, "classes are not for state")
+
+    def test_life(self) -> None:
+        """It takes the place of another one, and leaves no timer behind."""
+        for params, stage, bound in self.each():
+            if not ILiveModule.providedBy(bound.module):
+                continue
+            first: Any = bound.module
+            second: Any = self.build(params, stage).module
+            reactor = MemoryReactor()
+            means = replace(self.means(), reactor=reactor, wheel=Wheel(reactor.clock))
+            self.assertTrue(all(isinstance(name, str) and name for name in first.asks), f"{params!r}: {first.asks!r}")
+            for module in (first, second):
+                module.stop()
+            first.start(means, None)
+            second.start(means, first)
+            first.stop()
+            reactor.run()
+            second.stop()
+            reactor.advance(1)
+            self.assertEqual(list(reactor.getDelayedCalls()), [], f"{params!r} in {stage}: a timer is left")
 
     # -- at work
 

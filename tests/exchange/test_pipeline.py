@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -49,7 +50,10 @@ class FakeBound:
     def __init__(self, process, name="m", timeout=2.0, opens=True, proceeds=False, applies=None, outlives=False):
         self.process, self.name, self.timeout, self.opens = process, name, timeout, opens
         self.proceeds, self.applies, self.outlives = proceeds, applies, outlives
-        self.failures = self.timeouts = 0
+        self.counted = Counter()
+
+    def count(self, event):
+        self.counted[event] += 1
 
 
 class FakeBody:
@@ -316,7 +320,7 @@ def test_failure_ends_the_stage_with_an_abort_that_names_the_module(exchange, fl
     assert abort.detail == ""
     assert isinstance(abort.__cause__, ValueError)
     assert [failure.value for failure in flush_errors()] == [abort.__cause__]
-    assert bound.failures == 1
+    assert bound.counted == {"failed": 1}
     assert exchange.seen == []
 
 
@@ -335,7 +339,7 @@ def test_failure_goes_on_when_the_binding_says_so(exchange, events, flush_errors
     assert run([bound, noting("b")], exchange) is None
     assert [failure.value for failure in flush_errors()] == [error] * isinstance(error, ValueError)
     assert exchange.seen == ["b"]
-    assert bound.failures == 1
+    assert bound.counted == {"failed": 1}
     (event,) = [event for event in events if event.get("module") == "lucky"]
     assert event["stage"] == "PRE_REQUEST"
     assert (event["log_level"].name == "error") == isinstance(error, ValueError)
@@ -348,7 +352,7 @@ def test_abort_that_blames_the_client_is_a_verdict_that_nothing_overrides(exchan
     with pytest.raises(Abort) as caught:
         run([bound, noting("b")], exchange)
     assert caught.value is abort
-    assert (exchange.seen, bound.failures) == ([], 0)
+    assert (exchange.seen, bound.counted) == ([], {"refused": 1})
 
 
 def test_later_failure_fails_the_deferred(exchange, flush_errors):
@@ -365,7 +369,7 @@ def test_later_failure_goes_on_when_the_binding_says_so(exchange):
     bound = FakeBound(lambda exchange: waits, proceeds=True)
     results = outcomes(run([bound, noting("b")], exchange))
     waits.errback(Abort("no store", status=503))
-    assert (results, exchange.seen, bound.failures) == ([None], ["b"], 1)
+    assert (results, exchange.seen, bound.counted) == ([None], ["b"], {"failed": 1})
 
 
 def test_failure_behind_one_that_waited_fails_the_deferred(exchange, flush_errors):
@@ -431,7 +435,7 @@ def test_timeout_cancels_the_module_and_goes_on(exchange, events):
     assert (results, cancelled) == ([], [])
     exchange.clock.pump([0.05] * 3)
     assert (results, len(cancelled), exchange.seen) == ([None], 1, ["b"])
-    assert (bound.timeouts, bound.failures) == (1, 0)
+    assert bound.counted == {"timed_out": 1}
     (event,) = [event for event in events if event.get("module") == "slow"]
     assert (event["seconds"], event["handle"]) == (2.0, "continue")
     assert not any(exchange.wheel._slots.values())
@@ -525,7 +529,7 @@ def test_cancel_cancels_the_module_and_ends_the_chain(exchange):
     results = outcomes(deferred)
     deferred.cancel()
     assert results[0].check(CancelledError)
-    assert (len(cancelled), exchange.seen, bound.failures) == (1, [], 0)
+    assert (len(cancelled), exchange.seen, bound.counted) == (1, [], {})
     assert not any(exchange.wheel._slots.values())
 
 
@@ -565,7 +569,7 @@ def test_cancelled_error_of_a_client_that_left_passes_through(exchange, fails):
     bound = FakeBound(fails(CancelledError()), proceeds=True)
     with pytest.raises(CancelledError):
         run([bound, noting("b")], exchange)
-    assert (exchange.seen, bound.failures) == ([], 0)
+    assert (exchange.seen, bound.counted) == ([], {})
 
 
 def test_later_cancelled_error_of_a_client_that_left_passes_through(exchange):

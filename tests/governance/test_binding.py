@@ -10,6 +10,7 @@ from zope.interface.verify import verifyObject
 from protogate import cohort
 from protogate.config.faults import ConfigFaults
 from protogate.config.model import Module, Seconds
+from protogate.context import uncounted
 from protogate.errors import ConfigError
 from protogate.exchange.pipeline import run
 from protogate.expression.template import Template
@@ -75,7 +76,7 @@ def test_aliases(fakes, alias, stage):
 
 def test_what_the_entry_says_is_on_the_bound(find):
     bound = only([entry(rule_order=7, timeout=Seconds(0.5))], find)
-    assert (bound.name, bound.order, bound.timeout, bound.failures, bound.timeouts) == (FAKE, 7, 0.5, 0, 0)
+    assert (bound.name, bound.order, bound.timeout, bound.count) == (FAKE, 7, 0.5, uncounted)
     assert repr(bound) == "<Bound fake PRE_REQUEST 7>"
 
 

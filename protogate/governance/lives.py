@@ -1,0 +1,102 @@
+"""
+The modules of a gateway that have a life of their own (L{protogate.interfaces.ILiveModule}), over all its configurations.
+
+Rules
+- Those of a new configuration are started before those of the old one are stopped; each is handed the one whose place
+  it takes.  That is the one with equal parameters; else, of those of the same name in the same stage that are left over
+  on both sides, the next in order.
+- None of them can keep a configuration from being in force: what it raises is logged and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from twisted.logger import Logger
+
+from protogate.governance.binding import Bound
+from protogate.governance.means import Means
+from protogate.interfaces import ILiveModule, IModule
+from protogate.observe.counters import Counters
+
+_log = Logger()
+Bounds = Mapping[str, Sequence[Bound]]
+
+
+def asked(bound: Bounds) -> Iterator[Iterable[str]]:
+    """The upstreams that each module wants to ask, by name or origin."""
+    for each in living(bound):
+        module: Any = each.module
+        yield module.asks
+
+
+def living(bound: Bounds) -> Iterator[Bound]:
+    """Those that have a life."""
+    return (each for stage in bound.values() for each in stage if ILiveModule.providedBy(each.module))
+
+
+class Lives:
+    """@ivar running: those that were started and not stopped."""
+
+    def __init__(self) -> None:
+        self.running: list[Bound] = []
+
+    def take(self, bound: Bounds, means: Callable[[Bound], Means], counters: Counters) -> None:
+        """
+        Put modules in force instead of those before.
+
+        @param bound: all of a configuration.
+        @param means: for each of those that live.
+        @param counters: each counts in the scope of its name.
+        """
+        for stage in bound.values():
+            for each in stage:
+                each.count = counters.scope("module", each.name).count
+        counters.keep("module", {each.name for stage in bound.values() for each in stage})
+        before, self.running = self.running, list(living(bound))
+        heirs = _heirs(self.running, before)
+        for each in self.running:
+            module: Any = each.module
+            try:
+                module.start(means(each), heirs.get(each))
+            except Exception:
+                each.count("failed")
+                _log.failure("module {module} ({stage}) cannot be started", module=each.name, stage=each.stage)
+        _stop(before)
+
+    def stop(self) -> None:
+        """All of them."""
+        running, self.running = self.running, []
+        _stop(running)
+
+
+def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModule]:
+    """For each of those after, which one was there before."""
+    found: dict[Bound, IModule] = {}
+    left = list(before)
+    for same in (_twin, _kin):
+        for each in after:
+            if each not in found:
+                one = next((other for other in left if same(each, other)), None)
+                if one is not None:
+                    left.remove(one)
+                    found[each] = one.module
+    return found
+
+
+def _twin(one: Bound, other: Bound) -> bool:
+    return _kin(one, other) and one.key == other.key
+
+
+def _kin(one: Bound, other: Bound) -> bool:
+    return one.name == other.name and one.stage == other.stage
+
+
+def _stop(bounds: Iterable[Bound]) -> None:
+    for each in bounds:
+        module: Any = each.module
+        try:
+            module.stop()
+        except Exception:
+            _log.failure("module {module} ({stage}) cannot be stopped", module=each.name, stage=each.stage)
