@@ -1,5 +1,5 @@
 """
-The modules of a gateway that have a life of their own (L{protogate.interfaces.ILiveModule}), over all its configurations.
+The modules of a gateway that have a life of their own (L{protogate.interfaces.ILiveModule}), over its configurations.
 
 Rules
 - Those of a new configuration are started before those of the old one are stopped; each is handed the one whose place
