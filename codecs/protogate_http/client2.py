@@ -29,7 +29,7 @@ from protogate_http.engine2 import ERRORS
 from protogate_http.fields2 import request_head, told
 from protogate_http.frames2 import CANCEL, LAST, NO_ERROR, REFUSED_STREAM, code_name, goaway
 from protogate_http.grpc import tell_deadline
-from protogate_http.link2 import Link, Settings
+from protogate_http.link2 import Link
 from protogate_http.semantics import accept, bodyless, key
 from protogate_http.shape2 import ENABLE_CONNECT_PROTOCOL, MAX_CONCURRENT_STREAMS
 from protogate_http.stream2 import Ask, Broken, spoiled
@@ -37,6 +37,7 @@ from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
+    from protogate_http.options2 import Options
 
 INTERIMS: Final = 16
 """Interim responses to one request."""
@@ -59,8 +60,8 @@ class Client(Link):
     _greeted = False
     _pinged = 0.0  # when a sign of life was asked for, or 0.0
 
-    def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
-        super().__init__(context, settings, True)
+    def __init__(self, ready: Callable[[Any], None], context: Context, options: Options, engine: str) -> None:
+        super().__init__(context, options, engine, True)
         self.ready = ready
         self._held: list[Ask] = []  # requests that wait for SETTINGS
 
@@ -114,8 +115,8 @@ class Client(Link):
         answer = half.begin(request)
         if OPEN in (half.writing, half.reading):
             self.watch(self.look())
-            if self.settings.ping:
-                self.watch(self.settings.ping)
+            if self.options.ping:
+                self.watch(self.options.ping)
         return answer
 
     def _extends(self) -> bool:
@@ -139,6 +140,7 @@ class Client(Link):
 
     def opened(self, stream: Any) -> None:
         super().opened(stream)
+        self.budget.earn()  # that a server refuses or gives up requests is its right
         if stream.number >= LAST - 2:
             self.draining = True
         self.due()
@@ -148,7 +150,7 @@ class Client(Link):
     def SettingsReceived(self, event: Any) -> None:
         """SETTINGS."""
         before = self.capacity
-        self.limit = min(self.engine.remote_settings.get(MAX_CONCURRENT_STREAMS, UNSAID), self.settings.streams)
+        self.limit = min(self.engine.remote_settings.get(MAX_CONCURRENT_STREAMS, UNSAID), self.options.streams)
         if not self._greeted:
             self._greeted = True
             held, self._held = self._held, []
@@ -325,7 +327,7 @@ class Client(Link):
             self.context.count("upstream_stall_timeout")
             return self._leave_it(timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
         left = self.look() if self.unsent() else inf
-        ping = self.settings.ping
+        ping = self.options.ping
         if ping and self.streams:
             left = min(left, self._alive(now, ping))
             if self.dead:

@@ -10,23 +10,29 @@ An engine has that part of C{ngh2.Connection}'s interface:
     send_data(number, bytes)       end_stream(number)          queued_body_size(number): bytes taken but not framed
     reset_stream(number, code)     ping(eight bytes)           acknowledge_received_data(bytes, number)
     remote_settings: a mapping     can_send_request: False as soon as a GOAWAY was read
+    want_read: False as soon as what was taken of data_to_send() ends the connection
 
 Rules
 - C{ngh2} is used as it is, without a layer on the hot path; L{protogate_http.h2engine} gives C{h2} the same face.
 - Events are told apart by the names of their classes.
 - A call on a stream that is over raises one of L{ERRORS}; why it is over follows as an event.
-- GOAWAY is not the engine's: h2 refuses every frame after one.  L{protogate_http.link2} writes it.
+- GOAWAY is not the engine's: h2 refuses every frame after one, and both name streams that nobody has looked at.
+  L{protogate_http.link2} writes it, and leaves out the engine's.
+- StreamClosed tells of every stream that is over, once.  With an error it is our reset, or it follows StreamReset, or
+  the engine has judged what came: that may be a message that it never showed.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from h2.exceptions import H2Error
 
+from protogate_http.frames2 import SETTINGS, frame
 from protogate_http.h2engine import H2Engine
-from protogate_http.shape2 import WINDOW, Shape
+from protogate_http.shape2 import MAX_CONCURRENT_STREAMS, Shape
 
 ngh2: Any
 try:
@@ -48,20 +54,31 @@ def _ngh2(shape: Shape) -> Any:
             auto_window_update=False,
             max_inbound_header_list_size=4 * shape.fields,
             max_inbound_header_count=4 * shape.count,
-            max_continuations=64,
+            max_continuations=shape.continuations,
             max_send_header_block_length=1 << 20,
             stream_reset_rate_limit=(1 << 30, 1 << 30),  # ours counts
             glitch_rate_limit=(1 << 30, 1 << 30),
         ),
     )
     engine.initiate_connection(shape.settings())
-    engine.set_local_window_size(shape.streams * WINDOW)  # a stream that nobody reads must not stop the others
+    engine.set_local_window_size(shape.total)
     return engine
 
 
 _MAKERS: Final[dict[str, Callable[[Shape], Any]]] = {"ngh2": _ngh2, "h2": H2Engine}
 
 
-def make(name: str, shape: Shape) -> Any:
-    """An engine that has said its SETTINGS."""
-    return _MAKERS[name](shape)
+def make(name: str, shape: Shape) -> tuple[Any, bytes]:
+    """
+    An engine, and what is to be sent first.
+
+    MAX_CONCURRENT_STREAMS is said behind its back: to both, one stream too many is the end of the connection, and not
+    of that stream (RFC 9113, 5.1.2).  Who uses this refuses the stream.
+    """
+    engine = _MAKERS[name](shape)
+    hello: bytes = engine.data_to_send()
+    if not shape.client:
+        end = 9 + int.from_bytes(hello[:3], "big")
+        said = hello[9:end] + struct.pack(">HI", MAX_CONCURRENT_STREAMS, shape.streams)
+        hello = frame(SETTINGS, 0, 0, said) + hello[end:]
+    return engine, hello

@@ -4,17 +4,20 @@ frames that we write ourselves.
 
 Rules
 - Nothing is decoded here but the nine bytes of a head; what they say is for the engine to judge.
-- Frames that cost the peer nothing and us something are counted against what the peer got done: L{Walker.spend}.
+- Frames that cost the peer nothing and us something are counted against what the peer got done: L{Budget}.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protogate_http.shape2 import FRAME
+
+if TYPE_CHECKING:
+    from protogate_http.options2 import Options
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM: Final = 1
@@ -52,8 +55,8 @@ CODES: Final = (
 LAST: Final = (1 << 31) - 1
 """The highest number of a stream."""
 
-MOST_CONTINUATIONS: Final = 32
-"""Of the fields of one message."""
+MINUTE: Final = 60.0
+"""Seconds over which cheap frames are counted."""
 _EVENTS: Final[Mapping[int, str]] = MappingProxyType(
     {
         DATA: "empty_data_flood",  # without content, and not the end
@@ -61,7 +64,6 @@ _EVENTS: Final[Mapping[int, str]] = MappingProxyType(
         RST_STREAM: "reset_flood",
         SETTINGS: "settings_flood",
         PING: "ping_flood",
-        CONTINUATION: "continuation_flood",
     }
 )
 """Frames that are cheap to send, and the counter of whoever sends too many of them."""
@@ -106,23 +108,72 @@ class Wrong(Exception):
         self.code = code
 
 
+class Budget:
+    """
+    How many frames that are cheap to send may come: so many of a kind in a minute, and one more for each piece of work
+    that got done meanwhile.  Nobody saves up for a flood, and nobody who works for hours is taken for one.
+
+    @ivar most: by kind of frame.
+    """
+
+    __slots__ = ("_now", "_since", "_spent", "_work", "most")
+
+    def __init__(self, options: Options, now: Callable[[], float]) -> None:
+        """
+        @param now: the time, in seconds.
+        """
+        controls = options.controls
+        self.most = {
+            DATA: options.empty_frames,
+            PRIORITY: controls,
+            RST_STREAM: options.resets,
+            SETTINGS: controls,
+            PING: controls,
+        }
+        self._now, self._since = now, now()
+        self._spent: dict[int, int] = {}
+        self._work = 0
+
+    def spend(self, kind: int) -> None:
+        """
+        One more of the cheap ones.
+
+        @raise Flood: that was too many.
+        """
+        now = self._now()
+        if now - self._since >= MINUTE:
+            self._since, self._work = now, 0
+            self._spent.clear()
+        spent = self._spent[kind] = self._spent.get(kind, 0) + 1
+        if spent > self.most[kind] + self._work:
+            raise Flood(_EVENTS[kind])
+
+    def earn(self) -> None:
+        """A message, or a piece of content, got somewhere."""
+        self._work += 1
+
+
 class Walker:
     """
     Follows the frames of one direction.
 
-    @ivar most: how many cheap frames of one kind there may be, beyond those that real work has paid for.
+    @ivar budget: what it counts cheap frames against.
     @ivar block: a HEADERS came whose CONTINUATION is due.
     """
 
-    __slots__ = ("_head", "_left", "_preface", "_spent", "block", "most")
+    __slots__ = ("_continuations", "_head", "_left", "_most", "_preface", "block", "budget")
 
-    def __init__(self, most: int, preface: bool) -> None:
-        self.most = most
+    def __init__(self, budget: Budget, continuations: int, preface: bool) -> None:
+        """
+        @param continuations: CONTINUATION frames that a message may have.
+        """
+        self.budget = budget
         self.block = False
+        self._most = continuations
+        self._continuations = 0  # of the message under way
         self._left = 0  # bytes of the frame under way that are still to come
         self._head = b""  # part of a head
         self._preface = len(PREFACE) if preface else 0
-        self._spent: dict[int, int] = {}
 
     @property
     def within(self) -> bool:
@@ -166,35 +217,19 @@ class Walker:
     def _frame(self, data: bytes, at: int) -> int:
         """The head of a frame; its length."""
         length, kind, flags = data[at] << 16 | data[at + 1] << 8 | data[at + 2], data[at + 3], data[at + 4]
-        if kind == DATA:
-            if not length and not flags & END_STREAM:
-                self.spend(DATA)
-        elif kind == HEADERS:
+        if kind == HEADERS:
             self.block = not flags & END_HEADERS
-            self._spent[CONTINUATION] = 0
-        else:
-            if kind == CONTINUATION:
-                self.block = not flags & END_HEADERS
-                if length > FRAME:
-                    raise Wrong(FRAME_SIZE_ERROR, "a frame is too long")  # RFC 9113, 4.2
-            elif kind == PRIORITY and not (data[at + 5] & 0x7F or any(data[at + 6 : at + 9])):
+            self._continuations = 0
+        elif kind == CONTINUATION:
+            self.block = not flags & END_HEADERS
+            self._continuations += 1
+            if self._continuations > self._most:
+                raise Flood("continuation_flood")
+            if length > FRAME:
+                raise Wrong(FRAME_SIZE_ERROR, "a frame is too long")  # RFC 9113, 4.2
+        elif kind != DATA:  # whose content the engine must look for: padding hides that there is none
+            if kind == PRIORITY and not (data[at + 5] & 0x7F or any(data[at + 6 : at + 9])):
                 raise Wrong(PROTOCOL_ERROR, "PRIORITY on stream 0")  # RFC 9113, 6.3
             if kind in _EVENTS and not (flags & ACK and kind in (SETTINGS, PING)):
-                self.spend(kind)
+                self.budget.spend(kind)
         return length
-
-    def spend(self, kind: int) -> None:
-        """
-        One more of the cheap ones.
-
-        @raise Flood: that was too many.
-        """
-        spent = self._spent[kind] = self._spent.get(kind, 0) + 1
-        if spent > (MOST_CONTINUATIONS if kind == CONTINUATION else self.most):
-            raise Flood(_EVENTS[kind])
-
-    def earn(self) -> None:
-        """The peer got something done: a request that was answered, or some bytes of content."""
-        for kind, spent in self._spent.items():
-            if spent:
-                self._spent[kind] = spent - 1

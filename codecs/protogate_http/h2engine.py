@@ -4,8 +4,8 @@ C{h2} behind the seam of L{protogate_http.engine2}.
 Rules
 - Frames are handed to h2 one by one, so that what it says of one is not lost in what the next one does.
 - A queue for each stream: h2 refuses what the window does not allow.
-- h2 never sees a GOAWAY, since it would refuse every frame after it, nor MAX_CONCURRENT_STREAMS, since to it one stream
-  too many is the end of the connection: who uses this refuses the stream.
+- h2 never sees a GOAWAY, since it would refuse every frame after it.
+- A stream is over when its last frame was taken: else who reads no answers could have any number of them.
 - Its own checks of fields and of content-length are off: L{protogate_http.fields2} and the streams make them.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import h2.events
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
@@ -33,9 +33,8 @@ from protogate_http.frames2 import (
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
-    frame,
 )
-from protogate_http.shape2 import FRAME, MAX_CONCURRENT_STREAMS, WINDOW, Shape
+from protogate_http.shape2 import FRAME, LEAST, Shape
 
 
 class Event:
@@ -47,7 +46,6 @@ class Event:
     error_code = 0
     last_stream_id = 0
     end_stream = False
-    local_error: Exception | None = None
     opaque_data = b""
     debug_data = b""
 
@@ -121,22 +119,19 @@ class H2Engine:
                 normalize_inbound_headers=False,
             )
         )
-        settings = shape.settings()
-        streams = settings.pop(MAX_CONCURRENT_STREAMS, None)
         connection.local_settings = Settings(
-            shape.client, {SettingCodes(code): value for code, value in settings.items()}
+            shape.client, {SettingCodes(code): value for code, value in shape.settings().items()}
         )
         connection.decoder.max_header_list_size = 4 * shape.fields
         connection.max_inbound_frame_size = FRAME
         connection.initiate_connection()
-        connection.increment_flow_control_window((shape.streams - 1) * WINDOW)
-        self._late = b""
-        if streams is not None:
-            self._late = frame(SETTINGS, 0, 0, struct.pack(">HI", MAX_CONCURRENT_STREAMS, streams))
+        if shape.total > LEAST:
+            connection.increment_flow_control_window(shape.total - LEAST)
         self._client = shape.client
         self._queues: dict[int, deque[bytes]] = {}
         self._sizes: dict[int, int] = {}
         self._tails: dict[int, list[Any] | None] = {}
+        self._heads: list[int] = []  # answers without content that were not taken yet
         self._events: list[Event] = []
         self._buffer = b""
         self._preface = not shape.client
@@ -152,6 +147,11 @@ class H2Engine:
     def can_send_request(self) -> bool:
         """Whether the server still takes any."""
         return not (self._over or self._leaves)
+
+    @property
+    def want_read(self) -> bool:
+        """Whether the connection goes on."""
+        return not self._over
 
     # -- in
 
@@ -215,8 +215,10 @@ class H2Engine:
     def _take(self, data: bytes) -> bool:
         try:
             events = self._connection.receive_data(data)
-        except StreamClosedError as error:  # h2 has reset it
-            for event in error._events:
+        except StreamClosedError as error:
+            if self._connection.state_machine.state is ConnectionState.CLOSED:
+                return self._broken(ErrorCodes.STREAM_CLOSED, str(error))
+            for event in error._events:  # h2 has reset it
                 self._tell(event)
             return True
         except (ProtocolError, H2Error) as error:
@@ -242,7 +244,8 @@ class H2Engine:
             self._events.append(DataReceived(stream_id=number, data=event.data, end_stream=ends))
         elif kind is h2.events.StreamReset:
             self._forget(number)
-            self._events.append(StreamReset(stream_id=number, error_code=int(event.error_code)))
+            if event.remote_reset:
+                self._events.append(StreamReset(stream_id=number, error_code=int(event.error_code)))
             self._events.append(StreamClosed(stream_id=number, error_code=int(event.error_code)))
         elif kind is h2.events.RemoteSettingsChanged:
             self._events.append(SettingsReceived())
@@ -269,10 +272,10 @@ class H2Engine:
         """Frames."""
         for number in list(self._queues):
             self._pump(number)
-        data = self._connection.data_to_send()
-        if self._late and data:  # behind the first SETTINGS
-            data, self._late = data + self._late, b""
-        return data
+        heads, self._heads = self._heads, []
+        for number in heads:
+            self._check(number)
+        return self._connection.data_to_send()
 
     def _pump(self, number: int) -> None:
         connection, queue = self._connection, self._queues[number]
@@ -314,7 +317,7 @@ class H2Engine:
         """The final response."""
         self._connection.send_headers(number, fields, end_stream=end_stream)
         if end_stream:
-            self._check(number)
+            self._heads.append(number)
 
     def send_informational_response(self, number: int, fields: list[Any]) -> None:
         """A 1xx."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from zope.interface import implementer
 
+from protogate.errors import ConfigError
 from protogate.interfaces import IClientConnection, IDescribedCodec, INegotiated, IService, IStreamCodec
 from protogate_http.client2 import Client
 from protogate_http.engine2 import ENGINES
 from protogate_http.frames2 import PREFACE
 from protogate_http.grpcservice import Grpc
-from protogate_http.link2 import Settings
+from protogate_http.options2 import Options
 from protogate_http.server2 import Server
 
 if TYPE_CHECKING:
@@ -29,9 +30,23 @@ class Http2:
     distribution = "protogate"
     lacks = frozenset(("deadline",))
     depends: Mapping[str, str] = MappingProxyType({"upgrade": "peers without RFC 8441"})
+    options = Options
 
-    def __init__(self, engine: str = ENGINES[0]) -> None:
-        self.settings = Settings(engine)
+    def __init__(self, engine: str = "auto", told: Options | None = None) -> None:
+        """
+        @param engine: its name; auto = the best that is installed.
+        @param told: what else it is told.
+        @raise ConfigError: the engine is not installed.
+        """
+        self._told = Options() if told is None else told
+        self._engine = ENGINES[0] if engine == "auto" else engine
+        if self._engine not in ENGINES:
+            text = f"the engine {engine} is not installed: install protogate[{engine}], or leave it out"
+            raise ConfigError(text, ("engine",))
+
+    def configure(self, options: Options) -> Http2:
+        """One that speaks by these."""
+        return Http2(options.engine, options)
 
     def sniff(self, prefix: bytes) -> bool | None:
         """The preface of a client."""
@@ -41,8 +56,8 @@ class Http2:
 
     def server(self, service: IService, context: Context) -> Server:
         """A connection from a client."""
-        return Server(Grpc(service, context), context, self.settings)
+        return Server(Grpc(service, context), context, self._told, self._engine)
 
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
-        return Client(ready, context, self.settings)
+        return Client(ready, context, self._told, self._engine)

@@ -4,8 +4,9 @@ One connection of HTTP/2 (RFC 9113), from either side: reading, writing once a t
 Rules
 - All events of a read are taken before a message is handed on.
 - What is to be sent is taken out of the engine once a turn of the loop, and not while the transport is full.
-- A stream that is over is forgotten; what still comes for it is thrown away, but its bytes are credited.
-- A peer that makes work and does none is told to calm down, and let go: L{protogate_http.frames2.Walker}.
+- A stream is forgotten when it is over and the engine has let go of its last byte, or when it is reset.  What still
+  comes for it is thrown away, but its bytes are credited.
+- A peer that makes work and does none is told to calm down, and let go: L{protogate_http.frames2.Budget}.
 - One clock a connection, on the one wheel.
 """
 
@@ -13,52 +14,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from zope.interface import implementer
 
 from protogate.connection import Connection
 from protogate.errors import Abort
-from protogate.halves import OPEN, Half
+from protogate.halves import ENDED, OPEN, Half
 from protogate.interfaces import IConnection
 from protogate_http.engine2 import ERRORS, make
 from protogate_http.frames2 import (
+    DATA,
     ENHANCE_YOUR_CALM,
     GOAWAY,
     INTERNAL_ERROR,
     NO_ERROR,
     PROTOCOL_ERROR,
+    REFUSED_STREAM,
     RST_STREAM,
+    Budget,
     Flood,
     Walker,
     Wrong,
+    code_name,
     goaway,
 )
-from protogate_http.shape2 import Shape
 from protogate_http.stream2 import LOW, Broken, spoiled
 
 if TYPE_CHECKING:
-    from protogate.context import Context, Limits
+    from protogate.context import Context
+    from protogate_http.options2 import Options
     from protogate_http.stream2 import Ask
 
-
-class Settings:
-    """
-    What the codec says of itself; may be changed before its first connection.
-
-    @ivar engine: its name.
-    @ivar streams: requests that a connection serves at once (SETTINGS_MAX_CONCURRENT_STREAMS).
-    @ivar cheap: frames of a kind that cost the peer nothing: so many more of them than real work.
-    @ivar ping: seconds of silence after which an upstream with requests under way is asked for a sign of life; 0 = off.
-    """
-
-    def __init__(self, engine: str, streams: int = 128, cheap: int = 1000, ping: float = 30.0) -> None:
-        self.engine, self.streams, self.cheap, self.ping = engine, streams, cheap, ping
-
-    def shape(self, client: bool, limits: Limits) -> Shape:
-        """For a new connection."""
-        most = limits.response_headers if client else limits.headers + limits.request_line
-        return Shape(client, self.streams, most + 32 * limits.header_count, limits.header_count)
+SLACK: Final = 1 << 20
+"""Bytes that a peer which takes nothing may send beyond what it has windows for."""
 
 
 @implementer(IConnection)
@@ -71,18 +60,27 @@ class Link(Connection):
     @ivar heard: when something was read last.
     @ivar began: when the first byte of what is incomplete came, or 0.0.
     @ivar why: what ended the connection, or None.
-    @ivar newest: the highest number of a stream of the peer's so far.
+    @ivar newest: the highest number of a stream of the peer's that was handed on so far.
+    @ivar half: credit that a stream is owed is given back from that many bytes on.
     """
 
     why: Abort | None = None
     newest = 0
     handlers: dict[type, Callable[[Any, Any], None] | None] = {}  # noqa: RUF012 - each side has its own
 
-    def __init__(self, context: Context, settings: Settings, client: bool) -> None:
+    def __init__(self, context: Context, options: Options, engine: str, client: bool) -> None:
+        """
+        @param engine: its name, L{protogate_http.engine2.ENGINES}.
+        """
         super().__init__(context)
-        self.settings = settings
-        self.engine = make(settings.engine, settings.shape(client, context.limits))
-        self.walker = Walker(settings.cheap, not client)
+        self.options = options
+        shape = options.shape(client, context.limits)
+        self.engine, self._hello = make(engine, shape)
+        self.budget = Budget(options, self.now)
+        self.walker = Walker(self.budget, options.continuations, not client)
+        self.half = shape.window >> 1
+        self._deaf = self._patient = shape.total + SLACK  # bytes that may still come while it takes nothing
+        self._resets: set[int] = set()  # by whomever, of which the engine has not told that they are over
         self.streams: dict[int, Any] = {}
         self.blocked: dict[int, Any] = {}
         self.late_ones: list[Any] = []
@@ -137,6 +135,7 @@ class Link(Connection):
     def connectionMade(self) -> None:
         super().connectionMade()
         self._batches = self._hears or self._write == self._collect
+        self.put(self._hello)
         self.pull()
 
     def dataReceived(self, data: bytes) -> None:
@@ -147,6 +146,10 @@ class Link(Connection):
         self._corks += 1
         self._reading = True
         try:
+            if self.full:
+                self._deaf -= len(data)
+                if self._deaf < 0:
+                    raise Flood("deaf_flood")
             self.walker.feed(data)
             self.engine.receive_data(data)
             self.events()
@@ -156,7 +159,7 @@ class Link(Connection):
             self.fail("malformed_frame", wrong.code, str(wrong))
         except ERRORS as error:
             self.events()
-            self.fail("malformed_frame", PROTOCOL_ERROR, str(error))
+            self.ended_by(PROTOCOL_ERROR, str(error))
         finally:
             self._reading = False
             self._fire_new()
@@ -200,11 +203,13 @@ class Link(Connection):
             return
         try:
             if data:
-                self.walker.earn()
+                self.budget.earn()
                 stream.arrived(data)
                 self.grown(stream)
             if event.end_stream:
                 stream.complete(None)
+            elif not data:
+                self.spend(DATA)
         except Broken as broken:
             spoiled(stream, broken.text)
 
@@ -219,28 +224,33 @@ class Link(Connection):
 
     def StreamReset(self, event: Any) -> None:
         """RST_STREAM came."""
+        self._resets.add(event.stream_id)
         stream = self.streams.get(event.stream_id)
         if stream is not None:
-            self._lose(stream, event.error_code)
+            self._lose(stream, self.dropped(stream, event.error_code))
 
     def StreamClosed(self, event: Any) -> None:
-        """A stream is over for the engine.  What is still under way was cut off, by either side."""
-        stream = self.streams.get(event.stream_id)
+        """A stream is over for the engine."""
+        number, code = event.stream_id, event.error_code
+        stream = self.streams.get(number)
+        known = number in self._resets
+        self._resets.discard(number)
         if stream is None:
-            if event.local_error is not None:
-                self.hidden(event)
-        elif OPEN in (stream.reading, stream.writing):
-            if event.local_error is not None:
-                self.context.count("malformed_stream")
-            self._lose(stream, event.error_code)
-        else:
+            if code and not known:
+                self.hidden(number)
+        elif OPEN not in (stream.reading, stream.writing):
             self.forget(stream)
+        elif not code or code == REFUSED_STREAM:  # by a GOAWAY, that is
+            self._lose(stream, self.dropped(stream, code))
+        else:  # the engine has reset it for what came
+            self.context.count("malformed_stream")
+            self._lose(stream, self.spoilt(stream, judged(stream, code)))
+            self.gave_up()
 
-    def hidden(self, event: Any) -> None:
+    def hidden(self, number: int) -> None:
         """The engine refused a message that it never showed."""
 
-    def _lose(self, stream: Any, code: int) -> None:
-        reason = self.dropped(stream, code)
+    def _lose(self, stream: Any, reason: Abort) -> None:
         self.forget(stream)
         if OPEN in (stream.reading, stream.writing):
             stream.lost(reason)
@@ -250,8 +260,12 @@ class Link(Connection):
         if not event.error_code:
             self.leaves()
             return
-        text = event.debug_data.decode("ascii", "replace") or "it broke the rules of HTTP/2"
-        self.fail("malformed_frame", event.error_code, text)
+        self.ended_by(event.error_code, event.debug_data.decode("ascii", "replace"))
+
+    def ended_by(self, code: int, text: str) -> None:
+        """The engine does not go on."""
+        calm = code == ENHANCE_YOUR_CALM  # what it decodes of one message is more than it may hold
+        self.fail("header_flood" if calm else "malformed_frame", code, text or "it broke the rules of HTTP/2")
 
     def credit(self, number: int, size: int) -> None:
         """Bytes were consumed: they may come again, on the stream and on the connection."""
@@ -292,7 +306,7 @@ class Link(Connection):
         try:
             data = self.engine.data_to_send()
             if data:
-                self.put(data)
+                self.put(data if self.engine.want_read else _without_goaway(data))
             if self.late_ones:
                 self._give_up()
             if self.blocked:
@@ -349,6 +363,7 @@ class Link(Connection):
 
     def resumeProducing(self) -> None:
         self.full = False
+        self._deaf = self._patient
         self.pull()
         half: Any
         for half in list(self.halves()):
@@ -379,6 +394,7 @@ class Link(Connection):
             self.engine.reset_stream(number, code)
         except ERRORS:
             return
+        self._resets.add(number)
         self.due()
 
     # -- ends
@@ -389,6 +405,8 @@ class Link(Connection):
             self.blocked.pop(stream.number, None)
             owed, stream.owed = stream.owed, 0
             self.credit(stream.number, owed)
+            if stream.writing == ENDED:
+                self.budget.earn()
             if not self.streams:
                 self.rest()
 
@@ -402,9 +420,7 @@ class Link(Connection):
             data = self.engine.data_to_send()
         except ERRORS:
             data = b""
-        if not _ends_with_goaway(data):
-            data += goaway(self.newest, code, text)
-        self.put(data)
+        self.put(_without_goaway(data) + goaway(self.newest, code, text))
         self.end()
         self.linger()
 
@@ -420,17 +436,33 @@ class Link(Connection):
         super().end()
         self.streams, self.blocked = {}, {}
         self.late_ones, self.leaving, self._new = [], [], []
+        self._resets.clear()
 
-    def spend_reset(self) -> None:
-        """A stream was given up that had cost something."""
-        self.walker.spend(RST_STREAM)
+    def spend(self, kind: int) -> None:
+        """Count something that costs the peer nothing."""
+        try:
+            self.budget.spend(kind)
+        except Flood as flood:
+            self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
+
+    def gave_up(self) -> None:
+        """A stream that had cost something came to nothing, and that is the peer's doing."""
+        self.spend(RST_STREAM)
 
 
-def _ends_with_goaway(data: bytes) -> bool:
-    """Whether the last frame is one."""
-    at = 0
-    last = -1
-    while at + 9 <= len(data):
-        last = data[at + 3]
-        at += 9 + int.from_bytes(data[at : at + 3], "big")
-    return last == GOAWAY
+def judged(stream: Any, code: int) -> str:
+    """What an engine can have found, which says no more than a code."""
+    if code == PROTOCOL_ERROR and stream.due is not None:
+        return "content that is not as long as content-length says, or malformed trailers"
+    return f"what came on the stream is against the rules of HTTP/2: {code_name(code)}"
+
+
+def _without_goaway(data: bytes) -> bytes:
+    """The engine names streams in it that nobody has looked at."""
+    kept, at, size = [], 0, len(data)
+    while at < size:
+        end = at + 9 + int.from_bytes(data[at : at + 3], "big")
+        if data[at + 3] != GOAWAY:
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)

@@ -24,21 +24,20 @@ from protogate_http.engine2 import ERRORS
 from protogate_http.fields2 import asked
 from protogate_http.frames2 import (
     CANCEL,
-    ENHANCE_YOUR_CALM,
     LAST,
     NO_ERROR,
     REFUSED_STREAM,
-    Flood,
     code_name,
     goaway,
 )
-from protogate_http.link2 import Link, Settings
+from protogate_http.link2 import Link
 from protogate_http.semantics import leftovers
 from protogate_http.stream2 import Answer
 from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
+    from protogate_http.options2 import Options
 
 BARRIER: Final = b"goaway?\0"
 """A PING behind the first GOAWAY: what comes back says that the client has read both."""
@@ -59,8 +58,8 @@ class Server(Link):
     _quiet = 0.0  # since when there is no request
     _barrier = inf  # when the PING behind the first GOAWAY is no longer waited for
 
-    def __init__(self, service: IService, context: Context, settings: Settings) -> None:
-        super().__init__(context, settings, False)
+    def __init__(self, service: IService, context: Context, options: Options, engine: str) -> None:
+        super().__init__(context, options, engine, False)
         self.service = service
         self.peer = Peer()
 
@@ -78,11 +77,10 @@ class Server(Link):
     def RequestReceived(self, event: Any) -> None:
         """HEADERS."""
         number = event.stream_id
-        self.newest = max(self.newest, number)
-        if self.final or len(self.streams) >= self.settings.streams:
+        if self.final or len(self.streams) >= self.options.streams:
             self.context.count("stream_refused")
             self.reset(number, REFUSED_STREAM)
-            self.spend_reset()
+            self.gave_up()
             return
         half = self.streams[number] = Answer(self)
         half.number = number
@@ -138,12 +136,14 @@ class Server(Link):
         self.context.count(bad.event)
         return Abort(bad.text, CLIENT, bad.status, error="http_request_error", detail=bad.text)
 
-    def hidden(self, event: Any) -> None:
+    def hidden(self, number: int) -> None:
         # A message that the engine judged malformed without a word.  It reaches counters and record; nobody hears it.
-        self.newest = max(self.newest, event.stream_id)
         self.context.count("malformed_stream")
+        self.gave_up()
+        if self.dead:
+            return
         half = Answer(self)
-        half.number, half.reading = event.stream_id, CUT
+        half.number, half.reading = number, CUT
         request = Request(b"", b"", (), None, b"", b"", None, half.interim, "HTTP/2", self.peer)
         text = "malformed, as the engine of HTTP/2 found"
         request.malformed = Abort(text, CLIENT, 400, error="http_request_error", detail=text)
@@ -152,6 +152,8 @@ class Server(Link):
 
     def fire(self, stream: Any) -> None:
         if stream.request is not None:  # else reset within the same read: it costs nobody anything
+            if not self.final:
+                self.newest = max(self.newest, stream.number)
             stream.begin(self.service)
 
     def grown(self, stream: Any) -> None:
@@ -164,10 +166,7 @@ class Server(Link):
     # -- ends
 
     def dropped(self, stream: Any, code: int) -> Abort:
-        try:
-            self.spend_reset()
-        except Flood as flood:
-            self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
+        self.gave_up()
         return CLIENT_GONE
 
     def spoilt(self, stream: Any, text: str) -> Abort:
@@ -195,11 +194,6 @@ class Server(Link):
         if event.opaque_data == BARRIER and self.draining:
             self._finish()
 
-    def forget(self, stream: Any) -> None:
-        if stream.writing == ENDED:
-            self.walker.earn()
-        super().forget(stream)
-
     def rest(self) -> None:
         self._quiet = self.now()
         if self.final:
@@ -226,6 +220,8 @@ class Server(Link):
         """What the client sends from now on it sends although it knows."""
         if not self.final:
             self.final, self._barrier = True, inf
+            if self._new:  # of this very read, and looked at when it is used up
+                self.newest = max(self.newest, self._new[-1].number)
             if not self.streams:
                 self._farewell()
             else:

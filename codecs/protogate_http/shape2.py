@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 WINDOW: Final = 65535
-"""Bytes of a stream that may come before its credit is given back."""
+"""Bytes of a stream that may come before its credit is given back, unless it is told otherwise."""
+LEAST: Final = 65535
+"""The window of a connection when it begins (RFC 9113, 6.9.2), which nobody can make smaller."""
+MOST: Final = (1 << 31) - 1
+"""The largest window."""
 FRAME: Final = 16384
 """Bytes of the largest frame that a peer may send."""
 ENABLE_PUSH: Final = 2
@@ -21,18 +25,24 @@ class Shape:
 
     @ivar client: whether it is ours to ask.
     @ivar streams: requests at once.
+    @ivar window: bytes of a stream that may come before its credit is given back.
+    @ivar total: the same of the connection.
     @ivar fields: bytes of the fields of a message, as RFC 9113, 6.5.2 counts them.
     @ivar count: fields of a message.
+    @ivar continuations: CONTINUATION frames of a message.
     """
 
-    __slots__ = ("client", "count", "fields", "streams")
+    __slots__ = ("client", "continuations", "count", "fields", "streams", "total", "window")
 
-    def __init__(self, client: bool, streams: int, fields: int, count: int) -> None:
-        self.client, self.streams, self.fields, self.count = client, streams, fields, count
+    def __init__(
+        self, *, client: bool, streams: int, window: int, total: int, fields: int, count: int, continuations: int
+    ) -> None:
+        self.client, self.streams, self.window, self.total = client, streams, window, total
+        self.fields, self.count, self.continuations = fields, count, continuations
 
     def settings(self) -> dict[int, int]:
-        """For SETTINGS."""
-        said = {INITIAL_WINDOW_SIZE: WINDOW, MAX_HEADER_LIST_SIZE: self.fields}
+        """For SETTINGS; but for MAX_CONCURRENT_STREAMS, see L{protogate_http.engine2.make}."""
+        said = {INITIAL_WINDOW_SIZE: self.window, MAX_HEADER_LIST_SIZE: self.fields}
         if self.client:
             return {ENABLE_PUSH: 0, **said}
-        return {MAX_CONCURRENT_STREAMS: self.streams, ENABLE_CONNECT_PROTOCOL: 1, **said}
+        return {ENABLE_CONNECT_PROTOCOL: 1, **said}

@@ -28,7 +28,6 @@ from protogate_http.fields2 import (
 )
 from protogate_http.frames2 import CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM
 from protogate_http.grpc import kind_of
-from protogate_http.shape2 import WINDOW
 from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ HIGH: Final = 32768
 """Bytes of a stream that the engine may hold: the body is paused above …"""
 LOW: Final = 16384
 """… and goes on below."""
-HALF: Final = WINDOW >> 1
-"""Credit that is owed is given back from that many bytes on."""
 
 
 class Broken(Exception):
@@ -100,7 +97,7 @@ class Stream(Half):
             return
         self.owed += size
         self.received(data)
-        if not self.paused and self.owed >= HALF:
+        if not self.paused and self.owed >= connection.half:
             self.repay()
 
     def complete(self, trailers: list[Field] | None) -> None:
@@ -133,7 +130,7 @@ class Stream(Half):
         if self.paused:
             self.paused = False
             self.heard = self.connection.now()
-        if self.owed >= HALF:
+        if self.owed >= self.connection.half:
             self.repay()
 
     # -- what leaves
@@ -154,6 +151,7 @@ class Stream(Half):
             if left < 0:
                 self.mismatch()
                 return
+        connection.budget.earn()
         if not self.tell(connection.engine.send_data, data):
             if self.outgoing is not None:
                 self.outgoing.pauseProducing()  # it is over, as will be told
@@ -201,8 +199,8 @@ class Stream(Half):
     def over(self) -> None:
         connection = self.connection
         if self.came and self.writing == ENDED:
-            connection.forget(self)
-        elif self.writing == CUT:  # the peer answered without waiting for the rest
+            return  # when its last byte has left, the engine will tell
+        if self.writing == CUT:  # the peer answered without waiting for the rest
             self.cancel(CANCEL)
         else:  # so did we: RST_STREAM once END_STREAM has left, not instead of it (RFC 9113, 8.1)
             connection.late_ones.append(self)
@@ -340,3 +338,4 @@ def spoiled(stream: Any, text: str) -> None:
     reason = connection.spoilt(stream, text)
     stream.cancel(PROTOCOL_ERROR)
     stream.lost(reason)
+    connection.gave_up()
