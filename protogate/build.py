@@ -11,11 +11,12 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any, Final
 
+from protogate.codecs import Codecs
 from protogate.config.faults import ConfigFaults, Rest
 from protogate.config.load import Loaded, Source, load
 from protogate.config.model import Config
@@ -29,7 +30,6 @@ from protogate.interfaces import IStreamCodec
 from protogate.plugins import find
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
-from protogate.upstream.endpoint import codec_of, spoken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +84,13 @@ def build(path: str, source: Source | None = None) -> Build:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
     of_modules = [warning for stage in bound.values() for module in stage for warning in module.warnings]
-    doubts = (*loaded.warnings, *router.warnings, *of_modules, *parts.tls.warnings)
+    doubts = (*loaded.warnings, *router.warnings, *of_modules, *parts.tls.warnings, *parts.codecs.warnings)
     warnings = [loaded.describe(warning) for warning in doubts]
     loaded.forget()
     gateway = config.gateway
     return Build(
         loaded=loaded,
-        codecs=parts.codecs,
+        codecs=parts.codecs.named,
         tls=parts.tls,
         router=router,
         bound=bound,
@@ -119,8 +119,9 @@ class _Parts:
         upstreams = [upstream.name for upstream in config.upstreams]
         self.bound: Any = self._made(bind, config.modules, find, upstreams)
         self.origins = [name for name in _destinations(self.router, self.bound) if "://" in name]
-        self.codecs: Any = self._made(_codecs, config, self.origins)
-        self.tls: Any = self._made(sides, config, self.codecs or {}, self.origins)
+        self.codecs: Any = self._made(Codecs, config, self.origins)
+        named = {} if self.codecs is None else self.codecs.named
+        self.tls: Any = self._made(sides, config, named, self.origins)
         self.always: Any = self._made(_always, config)
 
     def _made(self, function: Callable[..., Any], *args: object) -> Any:
@@ -132,31 +133,6 @@ class _Parts:
         except ConfigError as error:
             self.faults.append(error)
         return None
-
-
-def _codecs(config: Config, origins: Sequence[str]) -> dict[str, IStreamCodec]:
-    """Each codec that is named somewhere, or meant by the scheme of a URL."""
-    codecs: dict[str, IStreamCodec] = {}
-    faults: list[ConfigError] = []
-    wanted: list[tuple[str, tuple[str | int, ...]]] = []
-    for index, listener in enumerate(config.listeners):
-        wanted += [(name, ("listeners", index, "protocols", at)) for at, name in enumerate(listener.protocols)]
-    for index, upstream in enumerate(config.upstreams):
-        try:
-            wanted.append((spoken(upstream), ("upstreams", index, "protocol")))
-        except ConfigFaults as found:
-            faults += [ConfigError(fault.message, ("upstreams", index, *fault.path)) for fault in found.faults]
-    wanted += [(codec_of(origin), ("routes",)) for origin in origins]
-    for name, place in wanted:
-        if name in codecs:
-            continue
-        try:
-            codecs[name] = find(IStreamCodec, name)
-        except LookupError as error:
-            faults.append(ConfigError(str(error.args[0]), place))
-    if faults:
-        raise ConfigFaults(faults)
-    return codecs
 
 
 def _destinations(router: Router | None, bound: Mapping[str, tuple[Bound, ...]] | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Awaitable
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IListeningPort, IProtocol
@@ -154,6 +154,24 @@ class IDescribedCodec(ICodec):
         """What only some of its peers have words for: such a word, and which peers have not, in the plural, e.g.
         C{{"trailers": "HTTP/1.0 peers"}}."""
     )
+
+
+class IConfigurableCodec(ICodec):
+    """A codec that can be told how to speak: C{codecs.NAME} of the configuration.  Optional; without it nothing is."""
+
+    options: type[Any] = Attribute(
+        """What can be told: a frozen subclass of L{protogate.config.model.Model} whose fields have defaults, hashable
+        values, and a docstring each.  Sizes, durations and bounds are read as everywhere in the file."""
+    )
+
+    def configure(options: Any) -> ICodec:
+        """
+        A codec like this one that speaks by C{options}, an instance of that class; this one stays as it is.
+
+        Raises L{protogate.errors.ConfigError}, whose path names the option, for what the class cannot tell.  Runs off
+        the event loop's thread when a configuration is reloaded: it touches nothing that is live.  It is asked once for
+        equal options, so that a reload keeps the connections whose options it does not change.
+        """
 
 
 class IReadableCodec(ICodec):

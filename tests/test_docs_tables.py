@@ -15,6 +15,7 @@ import pytest
 from pages import DOCS, ROOT, codes, table, tables
 from protogate.config import model
 from protogate.config.load import loads
+from protogate.config.schema import configurable
 from protogate.config.units import written
 from protogate.expression.names import CONDITION, RESPONSE, TEMPLATE
 from protogate.governance.stages import STAGES
@@ -73,6 +74,9 @@ def shown(field: Any) -> str:
     return f"`{text}`"
 
 
+MODELS |= {f"`codecs.{name}`": kind for name, kind in configurable()}
+
+
 def models(root: Any) -> set[Any]:
     """Every object of the file."""
     found: set[Any] = set()
@@ -89,7 +93,8 @@ def models(root: Any) -> set[Any]:
 
 
 def test_every_object_of_the_file_has_a_table() -> None:
-    assert models(model.Config) == {model.Config, *MODELS.values()}
+    described = models(model.Config) | {kind for _, kind in configurable()}
+    assert described == {model.Config, *MODELS.values()}
 
 
 @pytest.mark.parametrize("heading", MODELS)

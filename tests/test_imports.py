@@ -42,7 +42,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("config",),
     ("downstream",),
     ("process.notify", "process.activation", "admin"),
-    ("securing",),
+    ("securing", "codecs"),
     ("build",),
     ("explain", "losses"),
     ("loading", "renewal"),
@@ -52,7 +52,8 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 
 CODEC_MAY: set[str] = {
-    f"protogate.{name}" for name in ("interfaces", "message", "body", "halves", "clocks", "connection", "errors")
+    f"protogate.{name}"
+    for name in ("interfaces", "message", "body", "halves", "clocks", "connection", "errors", "config.model")
 } | {f"protogate.ordered.{name}" for name in ("client", "fault", "input", "link", "server")}
 """What a codec may import of the core at run time."""
 

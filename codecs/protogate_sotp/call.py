@@ -32,7 +32,7 @@ from protogate_sotp.caller import Client
 from protogate_sotp.client import MOST, status_of, unpacked
 from protogate_sotp.dissect import reader, shown, status
 from protogate_sotp.heads import NATIVE
-from protogate_sotp.link import Settings
+from protogate_sotp.link import Greeting
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -59,13 +59,13 @@ def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Def
         return _complain(error, 2)
     except OSError as error:
         return _complain(error, NO_ANSWER)
-    settings = Settings()
+    greeting = Greeting()
     method = (options.request or "POST").encode("utf-8")
     request = Request(method, target, fields, body, authority or _authority(options, target))
     printer = _Printer(out, options.include, options.stream)
     request.interim = printer.head
     kind = _Shown if options.verbose else Client
-    factory = Factory.forProtocol(lambda: kind(_nobody, context, settings))
+    factory = Factory.forProtocol(lambda: kind(_nobody, context, greeting))
     factory.noisy = False
     endpoint = HostnameEndpoint(reactor, host.encode("ascii"), port, timeout=context.timeouts.connect)
     return _ask(endpoint, factory, request, printer, options.max_time)

@@ -41,7 +41,7 @@ from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
 from protogate_sotp.heads import Told, read_response, write_request
-from protogate_sotp.link import MISSED, Link, Settings
+from protogate_sotp.link import MISSED, Greeting, Link
 from protogate_sotp.streams import BODY, DONE, HEAD, Ask
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Client(Link):
     _told = 0  # bytes written when the last heartbeat was due
     _next = inf  # when the next one is
 
-    def __init__(self, ready: Callable[[Any], None], context: Context, settings: Settings) -> None:
-        super().__init__(context, settings)
+    def __init__(self, ready: Callable[[Any], None], context: Context, greeting: Greeting) -> None:
+        super().__init__(context, greeting)
         self.ready = ready
 
     def connectionMade(self) -> None:
@@ -170,7 +170,7 @@ class Client(Link):
             self.context.count("response_headers_too_large")
             raise Fault("large_response")
         try:
-            made = read_response(payload)
+            made = read_response(payload, self.hello.capabilities)
         except Bad:
             raise Fault("bad_response") from None
         status, ends = made.status, bool(flags & END)

@@ -31,7 +31,8 @@ from protogate.message import Field, Headers, Request, Response
 from protogate_sotp.caller import Client
 from protogate_sotp.codings import IDS, Unpacked, pack
 from protogate_sotp.heads import NATIVE, OTHER_TYPE, TYPES
-from protogate_sotp.link import Settings
+from protogate_sotp.link import Greeting
+from protogate_sotp.options import Options
 from protogate_sotp.status import NAME, TABLE
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class SotpClient:
     """
     @param endpoint: where the server is; for TLS one that offers C{sotp/1} by ALPN.
     @param context: clock, C{timeouts} and limits, e.g. C{Context(Wheel(reactor))}.
-    @param settings: the heartbeat.
+    @param options: what it tells the server of itself, the heartbeat above all.
     @param most: bytes that a L{Reply} may have.
     @param chance: a number from 0 to 1, for the waits.
     """
@@ -144,14 +145,14 @@ class SotpClient:
         self,
         endpoint: IStreamClientEndpoint,
         context: Context,
-        settings: Settings | None = None,
+        options: Options | None = None,
         *,
         most: int = MOST,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.context = context
         self._endpoint, self._most, self._chance = endpoint, most, chance
-        self._settings = Settings() if settings is None else settings
+        self._greeting = Greeting(options)
         self._connection: Client | None = None  # that takes requests
         self._open: set[Client] = set()  # and those that only end what they have
         self._attempt: Deferred[Any] | None = None
@@ -357,7 +358,7 @@ class SotpClient:
 
     def _connect(self) -> None:
         # It is an IProtocol, though none of Twisted's own.
-        factory = Factory.forProtocol(lambda: Client(self._ready, self.context, self._settings))
+        factory = Factory.forProtocol(lambda: Client(self._ready, self.context, self._greeting))
         factory.noisy = False
         attempt = self._attempt = maybeDeferred(self._endpoint.connect, factory)
         attempt.addCallbacks(self._connected, self._refused)

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from zope.interface import implementer
 
-from protogate.interfaces import IClientConnection, IDescribedCodec, IReadableCodec, IService, IStreamCodec
+from protogate.interfaces import (
+    IClientConnection,
+    IConfigurableCodec,
+    IDescribedCodec,
+    IReadableCodec,
+    IService,
+    IStreamCodec,
+)
 from protogate_sotp.caller import Client
 from protogate_sotp.dissect import dissect
-from protogate_sotp.link import Settings
+from protogate_sotp.link import Greeting
+from protogate_sotp.options import Options
 from protogate_sotp.server import Server
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ _BEGINS: Final = b"\xd5\x50\x01\x00\x00"
 """Magic, version, type and flags of a HELLO."""
 
 
-@implementer(IStreamCodec, IDescribedCodec, IReadableCodec)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, IReadableCodec)
 class Sotp:
     """SOTP/1, docs/sotp.md."""
 
@@ -30,9 +38,15 @@ class Sotp:
     distribution = "protogate"
     lacks: frozenset[str] = frozenset()
     depends: Mapping[str, str] = MappingProxyType({})
+    options = Options
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = Settings() if settings is None else settings
+    def __init__(self, told: Options | None = None) -> None:
+        self._greeting = Greeting(told)
+
+    def configure(self, options: Options) -> Sotp:
+        """One that says this of itself."""
+        options.check()
+        return Sotp(options)
 
     def sniff(self, prefix: bytes) -> bool | None:
         """A connection begins with a HELLO; no text and no TLS does."""
@@ -42,11 +56,11 @@ class Sotp:
 
     def server(self, service: IService, context: Context) -> Server:
         """A connection from a client."""
-        return Server(service, context, self.settings)
+        return Server(service, context, self._greeting)
 
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
-        return Client(ready, context, self.settings)
+        return Client(ready, context, self._greeting)
 
     def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:
         """Frames."""

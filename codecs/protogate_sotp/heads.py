@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from protogate.message import CONNECT, Field, Request, Response
 from protogate_sotp import fields
-from protogate_sotp.codings import CODINGS, IDS
+from protogate_sotp.codings import CAPABILITIES, CODINGS, IDS
 from protogate_sotp.fields import Bad
 from protogate_sotp.status import GRPC, NAME, TABLE, http_of
 
@@ -124,17 +124,21 @@ def _counted(form: struct.Struct, *values: int) -> bytes:
 # -- requests
 
 
-def read_request(data: bytes, limits: Limits) -> Asked:
-    """A REQUEST.  What is wrong with it is noted in it, beside all that could be read."""
+def read_request(data: bytes, limits: Limits, known: int = CAPABILITIES) -> Asked:
+    """
+    A REQUEST.  What is wrong with it is noted in it, beside all that could be read.
+
+    @param known: capabilities of ours.
+    """
     made = Asked()
     try:
-        _read_request(data, limits, made)
+        _read_request(data, limits, made, known)
     except Bad as bad:
         made.bad = bad
     return made
 
 
-def _read_request(data: bytes, limits: Limits, made: Asked) -> None:
+def _read_request(data: bytes, limits: Limits, made: Asked, known: int) -> None:
     if len(data) < _REQUEST.size:
         raise Bad("the head is too short")
     service, made.deadline, kind, coding, form, name, operation, authority, count = _REQUEST.unpack_from(data)
@@ -149,7 +153,7 @@ def _read_request(data: bytes, limits: Limits, made: Asked) -> None:
         at = _read_http(data, at, authority, made)
     _read_metadata(data, at, count, limits, made)
     if kind or coding:
-        _add_content(made.fields, kind, coding)
+        _add_content(made.fields, kind, coding, known)
     if made.length is not None and made.length > limits.body > 0:
         raise Bad("content too large", "body_too_large", 413)
 
@@ -258,7 +262,7 @@ def _aims(method: bytes, target: bytes, token: bytes) -> bool:
     return _TARGET(target) is not None and (target != b"*" or method == b"OPTIONS")
 
 
-def _add_content(found: list[Field], kind: int, coding: int) -> None:
+def _add_content(found: list[Field], kind: int, coding: int, known: int) -> None:
     """Serialization and compression, as fields."""
     names = [name for name, _ in found]
     if kind:
@@ -266,7 +270,7 @@ def _add_content(found: list[Field], kind: int, coding: int) -> None:
             raise Bad("a content-type beside a serialization type")
         found.append((b"content-type", TYPES.get(kind) or OTHER_TYPE % kind))
     if coding:
-        token = CODINGS.get(coding)
+        token = CODINGS.get(coding) if coding & known else None
         if token is None or b"content-encoding" in names:
             raise Bad("unknown compression, or two of them")
         found.append((b"content-encoding", token))
@@ -356,10 +360,11 @@ class Told:
         self.status, self.fields, self.length = status, fields, length
 
 
-def read_response(data: bytes) -> Told:
+def read_response(data: bytes, known: int = CAPABILITIES) -> Told:
     """
     A RESPONSE.
 
+    @param known: capabilities of ours.
     @raise Bad: it is none.
     """
     if len(data) < _RESPONSE.size:
@@ -379,7 +384,7 @@ def read_response(data: bytes) -> Told:
         raise Bad("the HTTP status is none")
     found = fields.read(data, at, count)
     if kind or coding:
-        _add_content(found, kind, coding)
+        _add_content(found, kind, coding, known)
     if code != TABLE[status]:
         found[:] = [field for field in found if field[0] != NAME]
         found.append((NAME, b"%d" % code))

@@ -21,7 +21,6 @@ from protogate.connection import Connection
 from protogate.errors import Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IConnection
-from protogate_sotp.codings import CAPABILITIES
 from protogate_sotp.faults import Fault
 from protogate_sotp.frames import (
     CANCEL,
@@ -51,6 +50,7 @@ from protogate_sotp.frames import (
     head,
     hello,
 )
+from protogate_sotp.options import Options
 from protogate_sotp.streams import BODY, DONE
 
 if TYPE_CHECKING:
@@ -66,16 +66,15 @@ MISSED: Final = 3
 _FLAGS: Final = {REQUEST: END, RESPONSE: END | INTERIM}
 
 
-class Settings:
+class Greeting:
     """
-    What a codec says of itself; may be changed before its first connection.
+    What the connections of one codec say of themselves.
 
-    @ivar heartbeat: seconds between two signs of life that it asks for; 0 = none.
-    @ivar streams: requests that a connection serves at once.
+    @ivar options: of that codec.
     """
 
-    def __init__(self, heartbeat: int = 60, streams: int = 100) -> None:
-        self.heartbeat, self.streams = heartbeat, streams
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = Options() if options is None else options
         self._limits: Limits | None = None
         self._hello = LEAST
 
@@ -84,13 +83,7 @@ class Settings:
         if limits is not self._limits:
             heads = max(limits.headers + limits.request_line, limits.response_headers) + 4 * limits.header_count + 1024
             self._limits = limits
-            self._hello = Hello(
-                heartbeat=self.heartbeat,
-                capabilities=CAPABILITIES,
-                streams=self.streams,
-                total=max(1 << 20, self.streams * 65536),  # else a few streams that nobody reads would stop the others
-                heads=min(max(LEAST.heads, heads), 1 << 23),
-            )
+            self._hello = self.options.hello(min(max(LEAST.heads, heads), 1 << 23))
         return self._hello
 
 
@@ -101,6 +94,7 @@ class Link(Connection):
     @ivar greeted: its HELLO was read.
     @ivar streams: the requests under way, by number.
     @ivar credit: bytes that may be sent, @ivar room: that may come, on all streams together.
+    @ivar half: credit that a stream is owed is given back from that many bytes on: half of its window.
     @ivar tails: streams that wait for the uncork.
     @ivar beat: seconds between two heartbeats; 0 = none.
     @ivar heard: when something was read last.
@@ -117,11 +111,10 @@ class Link(Connection):
     _replies = 0  # frames that had to be answered since the transport is full
     _rounds = 0
 
-    def __init__(self, context: Context, settings: Settings) -> None:
+    def __init__(self, context: Context, greeting: Greeting) -> None:
         super().__init__(context)
-        self.settings = settings
-        self.hello = settings.hello(context.limits)
-        self.room = self.hello.total
+        self.hello = greeting.hello(context.limits)
+        self.room, self.half = self.hello.total, self.hello.window >> 1
         self.reader = Reader(self.hello.sizes)
         self.streams: dict[int, Any] = {}
         self.tails: list[Any] = []
@@ -469,9 +462,9 @@ class Link(Connection):
     def forget(self, stream: Any) -> None:
         """A stream is no more."""
         if self.streams.pop(stream.number, None) is not None:
-            owed, stream.owed = stream.owed, 0
-            if owed:
-                self.passed(owed)
+            held, stream.held = stream.held, 0
+            if held:
+                self.passed(held)
             if not self.streams:
                 self.rest()
 

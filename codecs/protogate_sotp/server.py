@@ -22,7 +22,7 @@ from protogate.message import Peer, Request, peer_of
 from protogate_sotp.faults import NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
 from protogate_sotp.heads import Asked, read_request
-from protogate_sotp.link import MISSED, Link, Settings
+from protogate_sotp.link import MISSED, Greeting, Link
 from protogate_sotp.streams import BODY, DONE, Answer
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Server(Link):
     _quiet = 0.0  # since when there is no request
     _barrier = inf  # when the PONG behind the first GOAWAY is no longer waited for
 
-    def __init__(self, service: IService, context: Context, settings: Settings) -> None:
-        super().__init__(context, settings)
+    def __init__(self, service: IService, context: Context, greeting: Greeting) -> None:
+        super().__init__(context, greeting)
         self.service = service
         self.peer = Peer()
 
@@ -82,7 +82,7 @@ class Server(Link):
             self.context.count("stream_refused")
             self.reply(cancel(number, REFUSED, "no more requests now"))
             return None
-        made = read_request(payload, self.context.limits)
+        made = read_request(payload, self.context.limits, self.hello.capabilities)
         half = self.streams[number] = Answer(self)
         ends = bool(flags & END)
         half.setup(number, DONE if ends else BODY)

@@ -5,8 +5,9 @@ Rules
 - What comes is held to L{NEXT}: which frame may come in which state, and what follows.
 - What is written while the connection is corked waits for its uncork, so that the end of a small message leaves in the
   frame of its last bytes.
-- Credit is given back when bytes were passed on, in portions of half a window; what nobody wants is given none for.
 - Bytes count against the credit of their stream and of the connection.
+- Credit is given back when bytes were passed on, in portions of half a window; what nobody wants is given none for.
+  The connection is told of them at once: many streams that are owed a little must not use up its credit.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ FOLLOWING: Final = {
 }
 """The same without the frames: to be drawn."""
 
-HALF: Final = 32768
-"""Credit that is owed is given back from that many bytes on: half of a window."""
+BATCH: Final = 32768
+"""Bytes that are not kept waiting for the uncork."""
 
 
 class Stream(Half):
@@ -71,7 +72,8 @@ class Stream(Half):
     @ivar state: of what comes: L{STATES}.
     @ivar due: bytes of the incoming content that are still to come, or None when nobody said.
     @ivar room: bytes that the peer may send.
-    @ivar owed: bytes passed on whose credit was not given back.
+    @ivar owed: bytes whose credit on the stream was not given back, passed on or not.
+    @ivar held: bytes not passed on; the connection knows of the others.
     @ivar paused: nobody takes what comes for now.
     @ivar heard: when something came last, or might have come again.
     @ivar queue: bytes that wait for the uncork, or for credit.
@@ -88,7 +90,7 @@ class Stream(Half):
     state: int
     due: int | None = None
     room: int
-    owed = 0
+    owed = held = 0
     paused = False
     heard: float
     queue = b""
@@ -130,7 +132,11 @@ class Stream(Half):
         if self.reading == OPEN:
             self.owed += size
             self.received(data)
-            if not self.paused and self.owed >= HALF:
+            if self.paused:
+                self.held += size
+                return
+            self.connection.passed(size)
+            if self.owed >= self.connection.half:
                 self.repay()
         else:
             self.connection.passed(size)
@@ -153,9 +159,8 @@ class Stream(Half):
         self.tail(fields or None)
 
     def repay(self) -> None:
-        """Give back what is owed."""
+        """Give back what is owed on the stream."""
         owed, self.owed = self.owed, 0
-        self.connection.passed(owed)
         if self.state == BODY and self.reading == OPEN:
             self.room += owed
             self.connection.put(credited(self.number, owed))
@@ -167,7 +172,10 @@ class Stream(Half):
         if self.paused:
             self.paused = False
             self.heard = self.connection.now()
-        if self.owed >= HALF:
+        held, self.held = self.held, 0
+        if held:
+            self.connection.passed(held)
+        if self.owed >= self.connection.half:
             self.repay()
 
     # -- what leaves
@@ -180,7 +188,7 @@ class Stream(Half):
                 self.mismatch()
                 return
         self.queue = self.queue + data if self.queue else data
-        if not connection.corked or len(self.queue) > HALF:
+        if not connection.corked or len(self.queue) > BATCH:
             self.push()
         elif not self.listed:
             self.listed = True

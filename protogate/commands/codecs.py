@@ -1,4 +1,4 @@
-"""C{protogate codecs}: what is installed, and what each can say."""
+"""C{protogate codecs}: what is installed, what each can say, and what it can be told."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TextIO
 
 from protogate.commands.registry import add
-from protogate.interfaces import IDescribedCodec, IReadableCodec, IStreamCodec
+from protogate.interfaces import IConfigurableCodec, IDescribedCodec, IReadableCodec, IStreamCodec
 from protogate.plugins import PluginError, declared, find
 
 if TYPE_CHECKING:
     from protogate.commands.registry import Commands
+    from protogate.config.model import Model
 
 
 def register(commands: Commands) -> None:
     """Add it."""
-    add(commands, "codecs", "List the installed codecs: version, ALPN, what they cannot say.", run)
+    add(commands, "codecs", "List the installed codecs: version, ALPN, what they cannot say, options.", run)
 
 
 def run(options: Namespace, out: TextIO) -> int:
@@ -54,3 +55,27 @@ def described(codec: IStreamCodec, path: str) -> Iterator[str]:
     else:
         yield "cannot say   (the codec does not tell)"
     yield f"can be read  {'yes, by protogate decode' if IReadableCodec.providedBy(codec) else 'no'}"
+    if IConfigurableCodec.providedBy(codec):
+        yield f"options      codecs.{codec.name} of the configuration, and their defaults"
+        yield from _options(codec.options)
+    else:
+        yield "options      none"
+
+
+def _shown(default: object) -> str:
+    """As the file has it."""
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _options(kind: type[Model]) -> Iterator[str]:
+    """A line for each key."""
+    # Reads source: no gateway that runs has a use for it.
+    from protogate.config.schema import described as keys_of  # noqa: PLC0415
+
+    keys = keys_of(kind)
+    names = max(map(len, keys), default=0)
+    defaults = {key: _shown(known.get("default", "")) for key, known in keys.items()}
+    values = max(map(len, defaults.values()), default=0)
+    for key, known in keys.items():
+        text = " ".join(known["description"].split())
+        yield f"  {key:{names}}  {defaults[key]:{values}}  {text}"

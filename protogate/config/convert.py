@@ -4,22 +4,23 @@ Plain values → the model, with every fault.
 Rules
 - Each entry of a list is tried in one piece by msgspec, which is quick and says little; only what it refuses is walked
   through field by field, for the messages.  So no single step holds the interpreter for long.
-- Where the model names a check for a string (C{Meta(extra={"check": …})}), it is made here.
+- Where the model names a check for a string (C{Meta(extra={"check": …})}), or bounds (L{within}), it is made here.
 - A mapping with an unknown key that is nearly the missing one has one fault, not two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from protogate.config import address, units
-from protogate.config.faults import AtKey
+from protogate.config.faults import AtKey, ConfigFaults
 from protogate.config.field import field_name
-from protogate.config.model import Bytes, Config, Seconds, Workers
+from protogate.config.model import Bytes, Config, Model, Seconds, Workers
 from protogate.config.nearest import hint, nearest
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -30,6 +31,7 @@ Converter = Callable[[Any, Path, Faults], Any]
 """C{converter(value, path, faults)}: the converted value; or FAILED, and at least one more fault."""
 
 FAILED: Final = object()
+T = TypeVar("T", bound=Model)
 
 _BOOLEANS: Final = {
     **dict.fromkeys(("yes", "y", "on", "true"), "true"),
@@ -53,6 +55,24 @@ def convert(value: Any) -> tuple[Config | None, Faults]:
     return (None if config is FAILED else config), faults
 
 
+def options(kind: type[T], value: object) -> T:
+    """
+    An object whose class the model does not know, since only who is told it does: the options of a codec.
+
+    @raise ConfigFaults: all that is wrong; paths begin within it.
+    """
+    faults: Faults = []
+    made = _options(kind)(value, (), faults)
+    if faults:
+        raise ConfigFaults(faults)
+    return made  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=64)
+def _options(kind: type[Model]) -> Converter:
+    return _converter(inspect.type_info(kind))
+
+
 def _hook(kind: type, value: Any) -> Any:
     if kind is Seconds:
         return units.duration(value)
@@ -74,7 +94,7 @@ def _any(kind: inspect.AnyType) -> Converter:
 
 def _metadata(kind: inspect.Metadata) -> Converter:
     inner = _converter(kind.type)
-    check = CHECKS[kind.extra["check"]] if kind.extra else None
+    check = _check(kind.extra)
 
     def convert(value: Any, path: Path, faults: Faults) -> Any:
         value = inner(value, path, faults)
@@ -258,10 +278,26 @@ def _struct(kind: inspect.StructType) -> Converter:
 _Checker = Callable[[Any], object]
 
 
+def _check(extra: Mapping[str, Any] | None) -> _Checker | None:
+    """What the model wants to be looked at, if anything."""
+    if not extra:
+        return None
+    return CHECKS[extra["check"]] if "check" in extra else partial(_within, *extra["within"])
+
+
+def _within(least: float, most: float, off: bool, value: Seconds | Bytes) -> None:
+    """Whether a duration or a size keeps to its bounds."""
+    if not least <= value <= most and (value or not off):
+        kind = type(value)
+        zero = "0, or " if off else ""
+        bounds = f"{zero}{units.written(kind(least))} to {units.written(kind(most))}"
+        raise ConfigError(f"expected {bounds}, got {units.written(value)}")
+
+
 def _checker(kind: inspect.Type) -> _Checker | None:
     """What makes the checks of strings on a value that msgspec converted, or None when there are none."""
     if isinstance(kind, inspect.Metadata):
-        return CHECKS[kind.extra["check"]] if kind.extra else None
+        return _check(kind.extra)
     if isinstance(kind, inspect.UnionType):
         inner = next(filter(None, map(_checker, kind.types)), None)
         return None if inner is None else lambda value: None if value is None else inner(value)

@@ -48,6 +48,15 @@ Resolvable = Annotated[str, Meta(extra={"check": "name"})]
 FieldName = Annotated[str, Meta(extra={"check": "field"})]
 
 
+def within(least: float, most: float, off: bool = False) -> Meta:
+    """
+    Bounds of a duration or a size: C{Annotated[Seconds, within(1, 3600)]}.
+
+    @param off: whether it may be 0 as well.
+    """
+    return Meta(extra={"within": (least, most, off)})
+
+
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
     """
     Base of every object of the file.
@@ -434,6 +443,8 @@ class Config(Model, frozen=True, kw_only=True):
     """Which requests go where."""
     modules: tuple[Module, ...] = ()
     """What is done to requests and responses on their way."""
+    codecs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """How codecs speak, by their names; protogate codecs lists what each can be told."""
     access_log: AccessLog | None = None
     """One JSON line for each exchange; without it none."""
     admin: Admin | None = None

@@ -2,7 +2,8 @@
 The JSON Schema (2020-12) of the configuration file, for editors.
 
 It is made from the model: types from the classes, descriptions from the docstrings under their fields.  What ships as
-C{schema.json} is the output of C{python -m protogate.config.schema}; a test holds that it is up to date.
+C{schema.json} is the output of C{python -m protogate.config.schema}; a test holds that it is up to date.  Of codecs it
+has the options of those that come with it (L{IConfigurableCodec}); those of others are any.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from inspect import cleandoc, getsource
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from msgspec import NODEFAULT, inspect
 
 from protogate.config import model
 from protogate.config.units import CROWD, written
+from protogate.interfaces import IConfigurableCodec, IDescribedCodec, IStreamCodec
+from protogate.plugins import find, names
 
 Schema = dict[str, Any]
 
@@ -41,10 +45,24 @@ def text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+def described(kind: type[model.Model]) -> dict[str, Schema]:
+    """The keys of one class: type, description and default of each."""
+    keys: dict[str, Schema] = _Generator().struct(inspect.type_info(kind))["properties"]
+    return keys
+
+
+def configurable() -> Iterator[tuple[str, type[model.Model]]]:
+    """The codecs of this distribution that have options, and these."""
+    for name in names(IStreamCodec):
+        codec: Any = find(IStreamCodec, name)
+        ours = IDescribedCodec.providedBy(codec) and codec.distribution == "protogate"
+        if ours and IConfigurableCodec.providedBy(codec):
+            yield name, codec.options
+
+
 class _Generator:
     def __init__(self) -> None:
         self._definitions: dict[str, Schema] = {}
-        self._texts = _descriptions()
         self._makers: dict[type, Callable[[Any], Schema]] = {
             inspect.AnyType: lambda kind: {},
             inspect.BoolType: lambda kind: {"type": "boolean"},
@@ -67,6 +85,9 @@ class _Generator:
     def whole(self) -> Schema:
         """The root and its definitions."""
         root = self._schema(inspect.type_info(model.Config))
+        self._definitions["Config"]["properties"]["codecs"]["properties"] = {
+            name: self._schema(inspect.type_info(kind)) for name, kind in configurable()
+        }
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "protogate",
@@ -78,16 +99,18 @@ class _Generator:
         return self._makers[type(kind)](kind)
 
     def _reference(self, kind: inspect.StructType) -> Schema:
-        name = kind.cls.__name__
-        self._definitions[name] = self._struct(kind)
+        cls = kind.cls
+        name = cls.__name__ if cls.__module__ == model.__name__ else f"{cls.__module__}.{cls.__name__}"
+        self._definitions[name] = self.struct(kind)
         return {"$ref": f"#/$defs/{name}"}
 
-    def _struct(self, kind: inspect.StructType) -> Schema:
-        name = kind.cls.__name__
+    def struct(self, kind: Any) -> Schema:
+        """An object, by what msgspec says of its class."""
+        name, texts = kind.cls.__name__, _descriptions(kind.cls.__module__)
         definition: Schema = {"description": cleandoc(kind.cls.__doc__ or ""), "type": "object", "properties": {}}
         for field in kind.fields:
             made = self._schema(field.type)
-            made = {"description": self._texts[name, field.name], **made}
+            made = {"description": texts.get((name, field.name), ""), **made}
             if isinstance(field.default, model.Seconds | model.Bytes):
                 made["default"] = written(field.default)
             elif field.default not in (NODEFAULT, None):
@@ -113,10 +136,11 @@ def _unit(kind: inspect.CustomType) -> Schema:
     return {"anyOf": [{"type": "string", "pattern": pattern, "examples": [example]}, {"const": 0}]}
 
 
-def _descriptions() -> dict[tuple[str, str], str]:
-    """The docstring under each field, by class and field."""
+@cache
+def _descriptions(module: str) -> dict[tuple[str, str], str]:
+    """The docstring under each field of a module's classes, by class and field."""
     found: dict[tuple[str, str], str] = {}
-    for node in ast.parse(getsource(model)).body:
+    for node in ast.parse(getsource(sys.modules[module])).body:
         if not isinstance(node, ast.ClassDef):
             continue
         for field, below in zip(node.body, node.body[1:], strict=False):

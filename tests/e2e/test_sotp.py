@@ -23,7 +23,7 @@ from neighbours import Neighbours, need, run
 from protogate.context import Context, Timeouts
 from protogate.wheel import Wheel
 from protogate_sotp.client import SotpClient
-from protogate_sotp.link import Settings
+from protogate_sotp.options import Options
 
 PEER = str(Path(__file__).parent.parent / "protogate_sotp" / "peer.js")
 
@@ -204,7 +204,7 @@ async def test_the_client_for_twisted(company: Neighbours) -> None:
     port = peer(company)
     wheel = Wheel(reactor)  # type: ignore[arg-type]
     context = Context(wheel, timeouts=Timeouts(queue=WITHIN))
-    client = SotpClient(TCP4ClientEndpoint(reactor, "127.0.0.1", port), context, Settings(heartbeat=1))
+    client = SotpClient(TCP4ClientEndpoint(reactor, "127.0.0.1", port), context, Options(heartbeat=1))
     try:
         reply = await client.request(1001, "echo", b"x" * 500000, metadata=[(b"x-a", b"1")], compression="gzip")
         assert (reply.status, reply.http, reply.data) == (0, 200, b"x" * 500000)

@@ -12,7 +12,6 @@ from protogate.testing.cell import Bench
 from protogate.testing.transport import Wire
 from protogate_sotp.codec import Sotp
 from protogate_sotp.frames import LEAST, REQUEST, Hello, Reader, frame
-from protogate_sotp.link import Settings
 
 VECTORS = json.loads((Path(protogate_sotp.__file__).parent / "vectors.json").read_text())
 WIDE = Hello(data=1 << 20, heads=1 << 20)
@@ -38,10 +37,10 @@ class End(Bench):
     @ivar said: the frames it wrote, HELLO excepted, since they were looked at last.
     """
 
-    def __init__(self, side="server", limits=None, settings=None, high=65536, **timeouts):
+    def __init__(self, side="server", limits=None, options=None, high=65536, **timeouts):
         super().__init__(limits=limits or Limits(), timeouts=Timeouts(**timeouts))
         self.wire = Wire(high=high)
-        codec = Sotp(settings or Settings())
+        codec = Sotp(options)
         if side == "server":
             self.end = codec.server(self.app, self.context)
         else:

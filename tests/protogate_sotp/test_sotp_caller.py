@@ -36,7 +36,7 @@ from protogate_sotp.frames import (
     going,
 )
 from protogate_sotp.heads import read_request, write_response
-from protogate_sotp.link import Settings
+from protogate_sotp.options import Options
 
 OK = bytes(10)
 """A RESPONSE."""
@@ -469,7 +469,7 @@ def test_a_drain_says_so_and_ends_what_is_there():
 
 
 def test_a_heartbeat_is_sent_when_nothing_else_was():
-    end = greeted("client", hello=BEATING, settings=Settings(heartbeat=10))
+    end = greeted("client", hello=BEATING, options=Options(heartbeat=10))
     for _ in range(5):
         end.advance(20.1)
         ((kind, _, _, payload),) = end.said
@@ -483,7 +483,7 @@ def test_a_heartbeat_is_sent_when_nothing_else_was():
 
 
 def test_a_server_that_is_silent_is_given_up():
-    end = greeted("client", hello=BEATING, settings=Settings(heartbeat=10), response_head=0)
+    end = greeted("client", hello=BEATING, options=Options(heartbeat=10), response_head=0)
     end.call()
     for _ in range(5):
         end.said  # noqa: B018
@@ -498,7 +498,7 @@ def test_a_server_that_is_silent_is_given_up():
 
 
 def test_without_heartbeats_there_are_none():
-    end = greeted("client", settings=Settings(heartbeat=0))
+    end = greeted("client", options=Options(heartbeat=0))
     end.advance(1000)
     assert end.said == []
     end.close()

@@ -22,7 +22,7 @@ from protogate_sotp.codings import pack
 from protogate_sotp.faults import REFUSED
 from protogate_sotp.frames import HELLO, Reader
 from protogate_sotp.heads import read_request
-from protogate_sotp.link import Settings
+from protogate_sotp.options import Options
 
 
 class Server(Factory):
@@ -47,11 +47,11 @@ class Server(Factory):
 class World:
     """A client, a server, and a clock."""
 
-    def __init__(self, listen=True, settings=None, most=1 << 20, **timeouts):
+    def __init__(self, listen=True, options=None, most=1 << 20, **timeouts):
         self.reactor = MemoryReactor()
         self.wheel = Wheel(self.reactor.clock)
         self.app = App(lambda request: Response(200))
-        self.codec = Sotp(settings)
+        self.codec = Sotp(options)
         self.counted = []
         self.there = Context(self.wheel, None, Timeouts())
         self.server = Server(self)
@@ -59,7 +59,7 @@ class World:
             self.server.listen()
         here = Context(self.wheel, None, Timeouts(**timeouts), self.counted.append)
         endpoint = TCP4ClientEndpoint(self.reactor, "192.0.2.7", 7000)
-        self.client = SotpClient(endpoint, here, most=most, chance=lambda: 1.0)
+        self.client = SotpClient(endpoint, here, options, most=most, chance=lambda: 1.0)
 
     def ask(self, *args, **named):
         """A request; [] until it is answered or failed."""
@@ -365,7 +365,7 @@ def test_only_so_many_wait():
 
 
 def test_more_than_a_connection_takes_wait_their_turn():
-    world = World(settings=Settings(streams=2))
+    world = World(options=Options(streams=2))
     held = []
 
     def hold(request):
@@ -458,8 +458,7 @@ def test_close_ends_an_attempt():
 
 
 def test_a_silent_server_is_found_out():
-    world = World(settings=Settings(heartbeat=1))
-    world.client._settings.heartbeat = 1
+    world = World(options=Options(heartbeat=1))
     world.ask(7, "x")
     link = world.reactor.net.links[0]
     link.cut(1)

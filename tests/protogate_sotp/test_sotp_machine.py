@@ -122,8 +122,11 @@ class Lonely(RuleBasedStateMachine):
             assert held <= end.hello.window
             assert len(stream.queue) <= 1 << 20
         if not end.dead:
-            owed = end._owed + sum(stream.owed for stream in end.streams.values())
-            assert end.hello.total - end.room == owed
+            held = sum(stream.held for stream in end.streams.values())
+            assert end.hello.total - end.room == end._owed + held
+            assert end._owed < end.hello.total >> 1  # what nobody holds never stops the others
+            for stream in end.streams.values():
+                assert stream.held <= stream.owed == end.hello.window - stream.room
 
     def teardown(self):
         self.end.close()

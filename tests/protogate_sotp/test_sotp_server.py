@@ -39,7 +39,8 @@ from protogate_sotp.frames import (
     HELLO as HELLO_FRAME,
 )
 from protogate_sotp.heads import read_response, read_trailers, write_request
-from protogate_sotp.link import Settings
+from protogate_sotp.link import Greeting
+from protogate_sotp.options import Options
 from protogate_sotp.server import BARRIER
 
 NAMES = ("HELLO", "REQUEST", "RESPONSE", "DATA", "TRAILERS", "CREDIT", "CANCEL", "PING", "PONG", "GOAWAY")
@@ -86,11 +87,11 @@ def test_the_heads_it_announces_are_those_of_its_limits():
 
 
 def test_connections_share_one_hello():
-    settings = Settings()
-    one, two = (settings.hello(Limits()) for _ in range(2))
+    greeting = Greeting()
+    one, two = (greeting.hello(Limits()) for _ in range(2))
     limits = Limits()
-    assert settings.hello(limits) is settings.hello(limits)
-    assert (one.heads, two.heads) == (settings.hello(limits).heads,) * 2
+    assert greeting.hello(limits) is greeting.hello(limits)
+    assert (one.heads, two.heads) == (greeting.hello(limits).heads,) * 2
 
 
 # -- requests and answers
@@ -341,7 +342,7 @@ def test_who_pauses_gives_no_credit():
 
 
 def test_the_credit_of_the_connection_comes_back_whatever_becomes_of_the_streams():
-    end = greeted(settings=Settings(streams=1))  # 1 MiB in all
+    end = greeted(options=Options(streams=1))  # 1 MiB in all
     end.app.answer = ok  # wants nothing
     back, sent = 0, 0
     for number in range(1, 99, 2):
@@ -357,7 +358,7 @@ def test_the_credit_of_the_connection_comes_back_whatever_becomes_of_the_streams
 
 
 def test_what_is_owed_when_a_stream_ends_is_given_back_then():
-    end = greeted(settings=Settings(streams=1))
+    end = greeted(options=Options(streams=1))
     end.app.answer = read_then(lambda request, data: Response(204))
     back = 0
     for number in range(1, 121, 2):
@@ -371,7 +372,7 @@ def test_what_is_owed_when_a_stream_ends_is_given_back_then():
 
 
 def test_the_credit_of_content_that_was_too_long_comes_back():
-    end = greeted(settings=Settings(streams=1))
+    end = greeted(options=Options(streams=1))
     end.app.answer = reading
     back = 0
     for number in range(1, 41, 2):
@@ -524,7 +525,7 @@ def test_a_request_cancelled_in_the_read_that_brought_it_never_reaches_the_servi
 
 
 def test_more_requests_than_it_takes_are_refused_unread():
-    end = greeted(settings=Settings(streams=2))
+    end = greeted(options=Options(streams=2))
     end.app.answer = waiting
     for number in (1, 3, 5):
         end.order(number)
@@ -617,7 +618,7 @@ BEATING = Hello(heartbeat=20).pack()
 
 
 def test_heartbeats_keep_a_link():
-    end = greeted(hello=BEATING, settings=Settings(heartbeat=10), client_idle=5)
+    end = greeted(hello=BEATING, options=Options(heartbeat=10), client_idle=5)
     assert end.end.beat == 20
     for _ in range(10):
         end.advance(55)
@@ -632,7 +633,7 @@ def test_heartbeats_keep_a_link():
 
 
 def test_a_dead_peer_ends_its_requests():
-    end = greeted(hello=BEATING, settings=Settings(heartbeat=10))
+    end = greeted(hello=BEATING, options=Options(heartbeat=10))
     gone = []
     end.app.answer = lambda request: Deferred(gone.append)
     end.order()

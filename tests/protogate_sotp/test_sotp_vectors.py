@@ -26,7 +26,7 @@ from protogate_sotp.heads import (
     write_response,
     write_trailers,
 )
-from protogate_sotp.link import Settings
+from protogate_sotp.options import Options
 from protogate_sotp.status import STATUSES, TABLE, grpc_of, http_of
 from protogate_sotp.streams import FOLLOWING, NEXT, STATES
 
@@ -184,7 +184,7 @@ def test_the_conversation_of_the_page_is_one():
     said = {"C": b"", "S": b""}
     for line in block.splitlines():
         said[line[0]] += bytes.fromhex(re.sub(r"\s", "", line[1:]))
-    end = End(settings=Settings(heartbeat=0), limits=Limits())
+    end = End(options=Options(heartbeat=0), limits=Limits())
     held = Deferred()
 
     def answer(request):
