@@ -3,11 +3,15 @@ Makes docs/http2-conformance.md from the tables of cases.
 
     python tests/conformance/h2page.py
 """
+# ruff: noqa: E402 - a program, whose path the tests' configuration does not set
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent))
 
 from h2case import Case
 from h2client_cases import client

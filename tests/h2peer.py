@@ -19,6 +19,23 @@ import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    ExtensionFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    PushPromiseFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
 from h2frames import (
     ACK,
     ACKED,
@@ -37,22 +54,6 @@ from h2frames import (
     WINDOW_UPDATE,
     Field,
     raw,
-)
-from hpack import Decoder
-from hpack.exceptions import HPACKError
-from hyperframe.frame import (
-    ContinuationFrame,
-    DataFrame,
-    ExtensionFrame,
-    Frame,
-    GoAwayFrame,
-    HeadersFrame,
-    PingFrame,
-    PriorityFrame,
-    PushPromiseFrame,
-    RstStreamFrame,
-    SettingsFrame,
-    WindowUpdateFrame,
 )
 
 NAME = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
