@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from protogate.config import scalar, units
@@ -22,9 +20,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.config.nearest import hint
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
-from protogate.governance import redissettings
 from protogate.governance.asking import Question
-from protogate.governance.redissettings import RedisSettings
 from protogate.governance.sources import Source
 from protogate.message import Field
 
@@ -117,6 +113,10 @@ class Params:
             raise self.faults[0]
         if self.faults:
             raise ConfigFaults(self.faults)
+
+    def given(self, name: str) -> object:
+        """What stands there, whatever it is; None where nothing does."""
+        return self._params.get(name)
 
     def text(self, name: str, default: str | None = None) -> str | Template:
         """A text or a template; without default it must be there."""
@@ -232,16 +232,22 @@ class Params:
 
     def source(self, name: str) -> Source | None:
         """
-        Content that is refreshed: C{{file: path}}, or C{{url: URL, interval: 5m}}, where instead of a URL may stand
-        C{{upstream: name, path: /path}}.
+        Content that is refreshed, see L{source_at}.
 
         @return: None when it is missing, or wrong, which is a fault.
         """
-        given = self._params.get(name)
-        if name not in self._params:
-            return None
+        return self.source_at(self._params[name], name) if name in self._params else None
+
+    def source_at(self, given: object, *path: str | int) -> Source | None:
+        """
+        C{{file: path}}, or C{{url: URL, interval: 5m}}, where instead of a URL may stand
+        C{{upstream: name, path: /path}}.
+
+        @param path: of what is given.
+        @return: None when it is wrong, which is a fault.
+        """
         if not isinstance(given, Mapping) or ("file" in given) == ("url" in given):
-            self.fault(f"expected {{file: path}} or {{url: …, interval: 5m}}, got {shown(given)}", name)
+            self.fault(f"expected {{file: path}} or {{url: …, interval: 5m}}, got {shown(given)}", *path)
             return None
         inner = Params(given, *(("file",) if "file" in given else ("url", "interval")))
         source: Source | None = None
@@ -250,50 +256,15 @@ class Params:
         else:
             url, interval = inner.question("url"), inner.seconds("interval", 300.0, 1.0)
             source = None if url is None else Source(url=url, interval=interval)
-        self.faults += [ConfigError(fault.message, (name, *fault.path)) for fault in inner.faults]
+        self.faults += [ConfigError(fault.message, (*path, *fault.path)) for fault in inner.faults]
         return None if inner.faults else source
 
-    def redis(self, name: str) -> RedisSettings | None:
-        """
-        Where a Redis is: C{{url: "redis://host:port/0", username: …, password: {file: path}, timeout: 50ms, ca: path}}.
-
-        @return: None when it is missing, or wrong, which is a fault.
-        """
-        given = self._params.get(name)
-        if name not in self._params:
-            return None
-        if not isinstance(given, Mapping):
-            self.fault(f"expected {{url: redis://host:port/0}}, got {shown(given)}", name)
-            return None
-        inner = Params(given, "url", "username", "password", "timeout", "ca")
-        settings = inner._redis()
-        if needed := redissettings.missing():
-            inner.fault(f"{needed} is not installed: pip install 'protogate[redis]'")
-        self.faults += [ConfigError(fault.message, (name, *fault.path)) for fault in inner.faults]
-        return None if inner.faults else settings
-
-    def _redis(self) -> RedisSettings | None:
-        url, username = self.literal("url"), self.literal("username", "")
-        password = self.secret("password") if "password" in self else b""
-        timeout = self.seconds("timeout", redissettings.TIMEOUT, 0.001, 10.0)
-        if username and not password:
-            self.fault("a username needs its password", "username")
-        if self.faults:
-            return None
-        at = "url"
-        try:
-            settings = redissettings.located(url)
-            if "ca" in self:
-                at = "ca"
-                if not settings.tls:
-                    raise ConfigError("nothing is verified without TLS; write rediss://, or remove ca")
-                settings = replace(settings, authorities=Path(self.literal("ca")).read_bytes())
-            return redissettings.secure(replace(settings, username=username, password=password, timeout=timeout))
-        except ConfigError as error:
-            self.fault(error.message, at)
-        except OSError as error:
-            self.fault(f"cannot be read: {error.strerror}", at)
-        return None
+    def entries(self, name: str) -> list[tuple[tuple[str | int, ...], Any]]:
+        """The path and value of each item of a list; a mapping in its place is its only item."""
+        value = self._params.get(name)
+        if isinstance(value, Mapping):
+            return [((name,), value)]
+        return [((name, index), item) for index, item in enumerate(self.items(name))]
 
     def items(self, name: str) -> list[Any]:
         """A list; empty when it is not there."""
