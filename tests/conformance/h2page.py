@@ -3,7 +3,7 @@ Makes docs/http2-conformance.md from the tables of cases.
 
     python tests/conformance/h2page.py
 """
-# ruff: noqa: E402 - a program, whose path the tests' configuration does not set
+
 
 from __future__ import annotations
 
