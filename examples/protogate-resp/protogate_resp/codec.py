@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from zope.interface import implementer
 
 from protogate.interfaces import IClientConnection, IDescribedCodec, IService, IStreamCodec
-from protogate_resp.client import Client
-from protogate_resp.server import Server
+from protogate_resp.client import RespClient
+from protogate_resp.server import RespServer
 
 if TYPE_CHECKING:
     from protogate.context import Context
@@ -19,20 +19,11 @@ if TYPE_CHECKING:
 class Resp:
     """RESP2."""
 
-    name = "resp"
-    alpn = ()
+    name, alpn = "resp", ()
     distribution = "protogate-resp"
     lacks = (
-        "trailers",
-        "interim",
-        "continue",
-        "upgrade",
-        "halfclose",
-        "head",
-        "refuse",
-        "multiplex",
-        "goaway",
-        "deadline",
+        *("trailers", "interim", "continue", "upgrade", "halfclose", "head", "refuse", "multiplex", "goaway"),
+        *("deadline", "fields", "method", "query", "status", "length"),
     )
     depends: ClassVar[Mapping[str, str]] = {}
 
@@ -42,10 +33,10 @@ class Resp:
             return False
         return None if len(prefix) < 2 else prefix[1:2] in b"123456789"
 
-    def server(self, service: IService, context: Context) -> Server:
+    def server(self, service: IService, context: Context) -> RespServer:
         """A connection from a client."""
-        return Server(service, context)
+        return RespServer(service, context)
 
-    def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
+    def client(self, ready: Callable[[IClientConnection], None], context: Context) -> RespClient:
         """A connection to an upstream."""
-        return Client(ready, context)
+        return RespClient(ready, context)
