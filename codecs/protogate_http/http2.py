@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from zope.interface import implementer
 
 from protogate.errors import ConfigError
-from protogate.interfaces import IClientConnection, IDescribedCodec, INegotiated, IService, IStreamCodec
+from protogate.interfaces import (
+    IClientConnection,
+    IConfigurableCodec,
+    IDescribedCodec,
+    INegotiated,
+    IService,
+    IStreamCodec,
+)
 from protogate_http.client2 import Client
 from protogate_http.engine2 import ENGINES
 from protogate_http.frames2 import PREFACE
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from protogate.context import Context
 
 
-@implementer(IStreamCodec, IDescribedCodec, INegotiated)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INegotiated)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 

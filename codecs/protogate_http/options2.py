@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
 
-from protogate.config.model import Bytes, Model, Seconds
+from protogate.config.model import Bytes, Model, Seconds, within
 from protogate_http.shape2 import LEAST, MOST, WINDOW, Shape
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Options(Model, frozen=True, kw_only=True):
     """What frames, compresses and keeps windows; auto = ngh2 where it is installed, else h2."""
     streams: Annotated[int, Meta(ge=1, le=10_000)] = 128
     """Requests of a client that one connection serves at once, and the most that an upstream is asked at once."""
-    window: Annotated[Bytes, Meta(extra={"within": (16_384, 1 << 24, False)})] = Bytes(WINDOW)
+    window: Annotated[Bytes, within(16_384, 1 << 24)] = Bytes(WINDOW)
     """Content of one request or answer that may come before its credit is given back."""
-    connection_window: Annotated[Bytes, Meta(extra={"within": (LEAST, MOST, True)})] = Bytes(0)
+    connection_window: Annotated[Bytes, within(LEAST, MOST, off=True)] = Bytes(0)
     """The same of a whole connection; 0 = a window for each of its streams."""
     resets: _Budget = 1000
     """Streams that a client resets, or that its faults make us reset, in a minute, beyond the work it got done."""
@@ -37,7 +37,7 @@ class Options(Model, frozen=True, kw_only=True):
     """DATA frames without content that end nothing, in a minute, beyond the work that got done."""
     continuations: Annotated[int, Meta(ge=1, le=1000)] = 32
     """CONTINUATION frames of one message."""
-    ping: Annotated[Seconds, Meta(extra={"within": (1, 3600, True)})] = Seconds(30)
+    ping: Annotated[Seconds, within(1, 3600, off=True)] = Seconds(30)
     """Silence of an upstream with requests under way, after which it is asked for a sign of life; 0 = never."""
 
     def shape(self, client: bool, limits: Limits) -> Shape:
