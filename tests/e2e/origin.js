@@ -1,4 +1,5 @@
 // An upstream on Node's own http server, for the tests beside it.  Prints "listening PORT".
+// With the argument h2 it is Node's http2 server, by the same interface; with h2 CERT KEY that over TLS.
 //
 // /echo       method, target and fields as JSON in x-seen, the body back in chunks as they come
 // /sum        SHA-256 of the body, in hex digits
@@ -8,6 +9,7 @@
 // /trailers   chunks and a trailer
 // /hints      103 with two links, then the answer
 // /empty      204
+// /fresh      304 with an ETag, to who asks with If-None-Match
 // /refuse     413 at once, the body unread
 // /hold/NAME  the head and one chunk now, the rest when /release/NAME is asked for
 // /wait/NAME  nothing until /release/NAME is asked for
@@ -19,16 +21,18 @@
 // CONNECT     a tunnel with the same manners
 'use strict';
 const crypto = require('node:crypto');
+const fs = require('node:fs');
 const http = require('node:http');
+const http2 = require('node:http2');
 
+const [version, cert, key] = process.argv.slice(2);
 let connections = 0;
 const held = new Map();
-
 const gone = new Set();
 
 function hold(name, response, go) {
   held.set(name, go);
-  response.on('close', () => response.writableFinished || gone.add(name));
+  response.on('close', () => response.writableEnded || gone.add(name));
 }
 
 function sized(response, body) {
@@ -52,10 +56,15 @@ const routes = {
     response.end('two');
   },
   hints(request, response) {
-    response.writeEarlyHints({link: ['</a.css>; rel=preload', '</b.js>; rel=preload']}, () => response.end('hinted'));
+    response.writeEarlyHints({link: ['</a.css>; rel=preload', '</b.js>; rel=preload']});
+    response.end('hinted');
   },
   empty(request, response) {
     response.writeHead(204);
+    response.end();
+  },
+  fresh(request, response) {
+    response.writeHead(request.headers['if-none-match'] === '"a"' ? 304 : 200, {etag: '"a"'});
     response.end();
   },
   sum(request, response) {
@@ -64,7 +73,7 @@ const routes = {
     request.on('end', () => response.end(sum.digest('hex')));
   },
   refuse(request, response) {
-    response.writeHead(413, {'content-type': 'text/plain', connection: 'close'});
+    response.writeHead(413, {'content-type': 'text/plain', ...(version ? {} : {connection: 'close'})});
     response.end('too much\n');
   },
   hold(request, response, name) {
@@ -98,13 +107,13 @@ const routes = {
   },
 };
 
-const server = http.createServer((request, response) => {
+function answer(request, response) {
   const [, first, rest] = /^\/([^/?]*)\/?([^?]*)/.exec(request.url);
   const route = routes[first];
   if (route) return route(request, response, rest);
   response.writeHead(404);
   return response.end('no such path\n');
-});
+}
 
 function tunnel(socket, head) {
   socket.on('error', () => socket.destroy());
@@ -113,6 +122,8 @@ function tunnel(socket, head) {
   if (head.length) socket.write(head);
 }
 
+const tls = cert && {cert: fs.readFileSync(cert), key: fs.readFileSync(key)};
+const server = cert ? http2.createSecureServer(tls, answer) : (version ? http2 : http).createServer(answer);
 server.on('upgrade', (request, socket, head) => {
   const key = request.headers['sec-websocket-key'] + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
   const accept = crypto.createHash('sha1').update(key).digest('base64');
@@ -120,10 +131,10 @@ server.on('upgrade', (request, socket, head) => {
   socket.write(`HTTP/1.1 101 Switching Protocols\r\n${fields}\r\nwelcome `);
   tunnel(socket, head);
 });
-server.on('connect', (request, socket, head) => {
+if (!version) server.on('connect', (request, socket, head) => {
   socket.write('HTTP/1.1 200 Connected\r\n\r\n');
   tunnel(socket, head);
 });
-server.on('connection', () => connections++);
+server.on(cert ? 'secureConnection' : 'connection', () => connections++);
 server.keepAliveTimeout = 60000;
 server.listen(0, '127.0.0.1', () => console.log(`listening ${server.address().port}`));
