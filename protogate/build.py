@@ -9,12 +9,10 @@ Rules
 from __future__ import annotations
 
 import gc
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import clear_frames
-from typing import Any, Final
+from typing import Any
 
 from protogate.codecs import Codecs
 from protogate.config.faults import ConfigFaults, Rest
@@ -28,6 +26,7 @@ from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
 from protogate.interfaces import IStreamCodec
 from protogate.plugins import find
+from protogate.quiet import quiet
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
 
@@ -142,10 +141,6 @@ def _destinations(router: Router | None, bound: Mapping[str, tuple[Bound, ...]] 
     return tuple(found)
 
 
-SWITCH: Final = 0.0005
-"""Seconds after which a thread that builds or buries a configuration lets the event loop go on."""
-
-
 def _always(config: Config) -> Callable[[Exchange], bool] | None:
     log = config.access_log
     if log is None or not log.always:
@@ -156,62 +151,21 @@ def _always(config: Config) -> Callable[[Exchange], bool] | None:
         raise ConfigError(error.message, ("accessLog", "always", *error.path)) from None
 
 
-class _Courtesy:
-    """
-    While a thread is inside, the interpreter is handed over after L{SWITCH} seconds of waiting.
-
-    An event loop lets go of it several times a turn, and waits that long each time.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._before = 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(SWITCH)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                sys.setswitchinterval(self._before)
-
-
-_courtesy = _Courtesy()
-
-
 def build_quietly(path: str, source: Source | None = None) -> Build:
     """
     L{build}, in a thread beside the event loop, which is let go on often.
 
-    No garbage is collected meanwhile, and none is looked for in what was built: either holds the interpreter for longer
-    than the event loop may wait.  A configuration refers to itself nowhere, so counting references is enough.
+    No garbage is looked for in what was built: a configuration refers to itself nowhere, so counting references is
+    enough.
     """
-    collects = gc.isenabled()
-    gc.disable()
     try:
-        with _courtesy:
+        with quiet:
             built = build(path, source)
-        if collects:
-            gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
+            if quiet.collects:
+                gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
         return built
     except ConfigFaults as error:
         clear_frames(error.__traceback__)
         for fault in error.faults:  # each would keep alive all that was at hand where it was found
             fault.__traceback__ = fault.__context__ = fault.__cause__ = None
         raise
-    finally:
-        if collects:
-            gc.enable()
-
-
-def bury(remains: list[Any]) -> None:
-    """Let go of the parts of a large thing one by one, in a thread: all at once would hold the event loop up."""
-    with _courtesy:
-        while remains:
-            remains.pop()

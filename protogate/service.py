@@ -25,7 +25,7 @@ from zope.interface import implementer
 
 from protogate.admin.own import Own
 from protogate.admin.port import Admin
-from protogate.build import Build, build_quietly, bury
+from protogate.build import Build, build_quietly
 from protogate.config.faults import ConfigFaults
 from protogate.config.field import field_name
 from protogate.downstream.ports import Opener, Ports, shown
@@ -35,6 +35,7 @@ from protogate.exchange.plan import Plan
 from protogate.governance import means as governance
 from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
+from protogate.governance.reserve import reserve
 from protogate.interfaces import IService
 from protogate.loading import Loading
 from protogate.message import Request, Response
@@ -43,6 +44,7 @@ from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
 from protogate.observe.record import record
 from protogate.process.notify import Notify
+from protogate.quiet import bury
 from protogate.renewal import Renewal
 from protogate.routing.rules import forwarded
 from protogate.securing import Sides
@@ -355,6 +357,7 @@ class GatewayService(Service):
             deadlines={name: field for name, field in told.items() if field},
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
+            reserve=reserve(bound),
             pre_request=bound["PRE_REQUEST"],
             pre_upstream=bound["PRE_UPSTREAM"],
             pre_response=bound["PRE_RESPONSE"],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from pathlib import Path
 
 import pytest
 
-from protogate.build import SWITCH, build, build_quietly, bury
+from protogate.build import build, build_quietly
 from protogate.config.faults import ConfigFaults
 
 RICH = """
@@ -98,28 +97,6 @@ def test_one_with_faults_leaves_nothing_behind(path: str, right: str, wrong: str
         assert gc.collect() == 0
     finally:
         gc.enable()
-
-
-class Witness:
-    """Notes how soon the interpreter is handed over at the moment it is let go."""
-
-    def __init__(self, seen: list[float], inner: list[object] | None = None) -> None:
-        self.seen, self.inner = seen, inner
-
-    def __del__(self) -> None:
-        self.seen.append(sys.getswitchinterval())
-        if self.inner is not None:
-            bury(self.inner)
-            self.seen.append(sys.getswitchinterval())
-
-
-def test_a_burial_lets_the_event_loop_go_on_soon_and_another_one_does_not_end_that() -> None:
-    before, seen = sys.getswitchinterval(), []
-    remains: list[object] = [Witness(seen), Witness(seen, [Witness(seen)])]
-    bury(remains)
-    assert remains == []
-    assert seen == pytest.approx([SWITCH] * 4)
-    assert sys.getswitchinterval() == before
 
 
 def test_warnings_tell_where_they_come_from(tmp_path: Path) -> None:

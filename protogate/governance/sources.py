@@ -29,6 +29,7 @@ from protogate.config.watch import FileWatch
 from protogate.errors import Abort, ConfigError
 from protogate.governance.asking import Answer, Question, ask
 from protogate.governance.means import Means
+from protogate.quiet import quiet
 from protogate.wheel import Timer
 
 LARGEST: Final = 16 << 20
@@ -183,7 +184,7 @@ class Followed(Generic[T]):
         means = self._means
         if means is None:
             return
-        making: Deferred[Any] = deferToThreadPool(means.reactor, means.reactor.getThreadPool(), make)
+        making: Deferred[Any] = deferToThreadPool(means.reactor, means.reactor.getThreadPool(), _quietly, make)
         making.addCallbacks(self._made, self._failed)
 
     def _made(self, value: T) -> None:
@@ -225,3 +226,8 @@ class Followed(Generic[T]):
         elif self._again:
             self._again = False
             self._changed()
+
+
+def _quietly(make: Callable[[], T]) -> T:
+    with quiet:
+        return make()

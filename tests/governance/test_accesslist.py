@@ -10,14 +10,23 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
 
+from protogate.body import Whole
 from protogate.config.faults import ConfigFaults
 from protogate.config.model import Module
 from protogate.errors import Abort, ConfigError
 from protogate.exchange.pipeline import run
 from protogate.expression import cidr
-from protogate.governance.accesslist import AccessListFactory, Networks, merged, network
+from protogate.governance.accesslist import AccessListFactory
 from protogate.governance.binding import bind
+from protogate.governance.networks import Networks, Tags, merged, network
+from protogate.message import Response
+from protogate.testing.exchange import exchange
+from protogate.testing.means import FakeMeans, Service
+from protogate.testing.module import ModuleContract
+from protogate.testing.reactor import MemoryReactor
 
 
 def build(**params):
@@ -183,3 +192,200 @@ def test_a_hundred_thousand_networks_are_built_and_asked_fast(fakes):
     for _ in range(1000):
         bound.process(exchange)
     assert process_time() - began < 0.5  # a scan over all would take half a minute
+
+
+# -- by text
+
+
+@pytest.mark.parametrize(
+    ("lists", "values", "admitted"),
+    [
+        ({"deny": ["bad"]}, ["bad"], False),
+        ({"deny": ["bad"]}, ["good"], True),
+        ({"deny": ["bad"]}, [], True),
+        ({"deny": ["bad"]}, ["good", "bad"], False),
+        ({"deny": ["bad"]}, ["bad", "good"], False),
+        ({"deny": ["bad"]}, ["good,\tbad ,x"], False),
+        ({"allow": ["good"]}, ["good"], True),
+        ({"allow": ["good"]}, ["good", "bad"], False),
+        ({"allow": ["good"]}, ["bad", "good"], False),
+        ({"allow": ["good"]}, ["Good"], False),
+        ({"allow": ["good"]}, [], False),
+        ({"allow": ["good"]}, [""], False),
+        ({"allow": ["good"]}, [", ,"], False),
+        ({"allow": ["good", "bad"], "deny": ["bad"]}, ["bad"], False),
+    ],
+)
+def test_a_list_of_texts(lists, values, admitted):
+    bound = AppContract().build({"by": "${request.headers['x-app']}", **lists})
+    made = exchange(headers=[(b"x-app", value.encode()) for value in values])
+    if admitted:
+        assert bound.process(made) is None
+    else:
+        with pytest.raises(Abort, match="accessList: ") as caught:
+            bound.process(made)
+        assert caught.value.status == 403
+
+
+def test_lists_of_services():
+    bound = AppContract().build({"by": "${request.service}", "deny": ["1002"]})
+    made = exchange()
+    made.request.service = "1002"
+    with pytest.raises(Abort, match=r'accessList: \$\{request\.service\} = "1002" is on the deny list'):
+        bound.process(made)
+    made.request.service = "1001"
+    assert bound.process(made) is None
+
+
+class AppContract(ModuleContract, SynchronousTestCase):
+    factory = AccessListFactory
+    good = ({"by": "${request.headers['x-app']}", "allow": ["good"]},)
+    bad = (
+        ({"by": "fixed", "deny": []}, "by"),
+        ({"by": "${request.path}", "tags": {"file": "/nowhere"}, "deny": []}, "by"),
+        ({"by": "${request.path}", "deny": [7]}, "deny"),
+        ({"deny": {"file": "/nowhere/at/all"}}, "deny"),
+        ({"deny": [{"file": "/nowhere", "url": "http://a.test"}]}, "deny"),
+        ({"deny": [{"url": "nothing"}]}, "deny"),
+        ({"deny": [{"url": "http://a.test/", "interval": "0s"}]}, "interval"),
+        ({"deny": [], "failOpen": "yes"}, "failOpen"),
+        ({"deny": ["AT"], "tags": "AT"}, "tags"),
+    )
+
+    def runTest(self):
+        """So that it can be made by hand."""
+
+
+# -- from files and URLs
+
+
+def test_entries_from_a_file_add_to_those_of_the_configuration(tmp_path, fakes):
+    path = tmp_path / "blocked"
+    path.write_text("# who was bad\n10.0.0.0/8  # all of them\r\n\n2001:db8::/32\n")
+    module = build(deny=["192.0.2.7", {"file": str(path)}])
+    denied = [ip for ip in ("192.0.2.7", "10.1.1.1", "2001:db8::1", "192.0.2.8") if not admits(module, fakes, ip)]
+    assert denied == ["192.0.2.7", "10.1.1.1", "2001:db8::1"]
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/8\n10.0.0.1/8\n", "x", "10.0.0.0/8 AT"])
+def test_a_fault_in_a_file_names_file_and_line(tmp_path, text):
+    path = tmp_path / "blocked"
+    path.write_text(text)
+    line = len(text.strip().splitlines())
+    with pytest.raises(
+        ConfigError, match=f"{path}: line {line}: .*no network|{path}: line {line}: .*bits set"
+    ) as caught:
+        build(deny=[{"file": str(path)}])
+    assert caught.value.path == ("deny", 0)
+
+
+def listing(answer):
+    reactor = MemoryReactor()
+    service = Service(answer)
+    return reactor, FakeMeans({"http://lists.test:80": service}, reactor=reactor)
+
+
+def test_nobody_comes_in_before_a_list_is_there(fakes):
+    waiting = Deferred()
+    reactor, means = listing(lambda request: waiting)
+    module = build(deny={"url": "http://lists.test/blocked"})
+    assert module.asks == {"http://lists.test:80": ("deny",)}
+    module.start(means, None)
+    with pytest.raises(Abort, match=r"http://lists\.test:80/blocked could not be read yet") as caught:
+        module.process(fakes.Exchange())
+    assert (caught.value.who, caught.value.status) == ("gateway", 503)
+    waiting.callback(Response(200, body=Whole(b"10.0.0.0/8")))
+    reactor.run()
+    assert admits(module, fakes, "11.0.0.1")
+    assert not admits(module, fakes, "10.0.0.1")
+    module.stop()
+
+
+def test_everybody_does_where_the_configuration_says_so(fakes):
+    _, means = listing(lambda request: Deferred())
+    module = build(allow=[{"url": "http://lists.test/known"}], failOpen=True)
+    module.start(means, None)
+    assert admits(module, fakes, "10.0.0.1")
+    module.stop()
+
+
+def test_a_list_is_kept_over_a_reload(fakes):
+    reactor, means = listing(lambda request: Response(200, body=Whole(b"10.0.0.0/8")))
+    first = build(deny={"url": "http://lists.test/blocked"})
+    first.start(means, None)
+    reactor.run()
+    _, later = listing(lambda request: Deferred())
+    second = build(deny=["192.0.2.7", {"url": "http://lists.test/blocked"}])
+    second.start(later, first)
+    first.stop()
+    assert [admits(second, fakes, ip) for ip in ("10.0.0.1", "192.0.2.7", "192.0.2.8")] == [False, False, True]
+    second.stop()
+
+
+# -- tags
+
+
+TABLE = """
+10.0.0.0/8      AT
+10.1.0.0/16     DE   # within the one above
+10.1.2.0/24     CH
+10.1.2.128/25\tLI
+10.255.255.255  IT
+2001:db8::/32   AT
+"""
+
+
+@pytest.mark.parametrize(
+    ("ip", "tag"),
+    [
+        ("9.255.255.255", ""),
+        ("10.0.0.0", "AT"),
+        ("10.1.0.0", "DE"),
+        ("10.1.2.0", "CH"),
+        ("10.1.2.127", "CH"),
+        ("10.1.2.128", "LI"),
+        ("10.1.3.0", "DE"),
+        ("10.2.0.0", "AT"),
+        ("10.255.255.255", "IT"),
+        ("11.0.0.0", ""),
+        ("2001:db8::7", "AT"),
+        ("2001:db9::", ""),
+        ("", ""),
+    ],
+)
+def test_the_tag_of_an_address(tmp_path, fakes, ip, tag):
+    path = tmp_path / "countries"
+    path.write_text(TABLE)
+    for each in ("AT", "DE", "CH", "LI", "IT"):
+        assert admits(build(tags={"file": str(path)}, deny=[each]), fakes, ip) is (each != tag)
+        assert admits(build(tags={"file": str(path)}, allow=[each]), fakes, ip) is (each == tag)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("10.0.0.0/8", "line 1: expected a network and a tag"),
+        ("10.0.0.0/8 AT DE", "line 1: expected a network and a tag"),
+        ("AT 10.0.0.0/8", "line 1: .*no network"),
+        ("10.0.0.0/8 AT\n10.0.0.0/8 AT\n10.0.0.0/8 DE", "line 3: 10.0.0.0/8 has two tags, AT and DE"),
+    ],
+)
+def test_what_is_no_table(tmp_path, text, why):
+    path = tmp_path / "countries"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=why) as caught:
+        build(tags={"file": str(path)}, deny=["AT"])
+    assert caught.value.path == ("tags",)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 255), st.integers(0, 8), st.sampled_from("ABC")), max_size=12),
+    st.integers(0, 255),
+)
+def test_the_narrowest_network_gives_the_tag(found, last):
+    table = {}
+    for number, width, tag in found:
+        first = number >> width << width
+        table[4, (first, first + (1 << width) - 1)] = tag
+    holding = [(end - first, tag) for (_, (first, end)), tag in table.items() if first <= last <= end]
+    assert Tags(table.items()).find((4, last)) == min(holding, default=(0, ""))[1]
