@@ -78,7 +78,8 @@ class Link(Connection):
         self.engine, self._hello = make(engine, shape)
         self.budget = Budget(options, self.now)
         self.walker = Walker(self.budget, options.continuations, not client)
-        self.half = shape.window >> 1
+        # Half a window; of all streams together half of the connection's at most, else what is owed to them stops them.
+        self.half = min(shape.window, shape.total // shape.streams) >> 1
         self._deaf = self._patient = shape.total + SLACK  # bytes that may still come while it takes nothing
         self._resets: set[int] = set()  # by whomever, of which the engine has not told that they are over
         self.streams: dict[int, Any] = {}

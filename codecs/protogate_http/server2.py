@@ -166,8 +166,7 @@ class Server(Link):
     # -- ends
 
     def dropped(self, stream: Any, code: int) -> Abort:
-        self.gave_up()
-        return CLIENT_GONE
+        return CLIENT_GONE  # its RST_STREAM was counted when it came
 
     def spoilt(self, stream: Any, text: str) -> Abort:
         return Abort(text, CLIENT, 400, error="http_request_error", detail=text)

@@ -34,9 +34,10 @@ from protogate.interfaces import IClientConnection, IConnection, IDescribedCodec
 from protogate.message import Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import Pair, ok, read_then
-from protogate.testing.interop import BLOCK, LACKS, InteropContract
+from protogate.testing.interop import BLOCK, InteropContract
 from protogate.testing.replay import ReplayContract
 from protogate.testing.states import ENDLESS, STATES, WAYS, Reach
+from protogate.testing.telling import TellingTests
 from protogate.testing.transport import ALL
 
 
@@ -48,7 +49,7 @@ class _Told:
         return frozenset(codec.lacks) if IDescribedCodec.providedBy(codec) else ()
 
 
-class CodecContract(ReplayContract, InteropContract):
+class CodecContract(TellingTests, ReplayContract, InteropContract):
     """
     @cvar codec: makes the codec, called without arguments.
     @cvar lacks: what its protocol cannot say; by default what the codec tells.
@@ -69,17 +70,6 @@ class CodecContract(ReplayContract, InteropContract):
         return pair
 
     # -- the codec
-
-    def test_codec(self) -> None:
-        codec = type(self).codec()
-        verifyObject(IStreamCodec, codec)
-        self.assertRegex(codec.name, r"\A[a-z][a-z0-9_-]*\Z")
-        for token in codec.alpn:
-            self.assertIsInstance(token, bytes)
-        if IDescribedCodec.providedBy(codec):
-            verifyObject(IDescribedCodec, codec)
-            self.assertLessEqual({*codec.lacks, *codec.depends}, LACKS)
-            self.assertFalse({*codec.lacks} & {*codec.depends}, "never, or not with some: one of the two")
 
     def test_sniffing_knows_its_own_first_bytes(self) -> None:
         codec = type(self).codec()

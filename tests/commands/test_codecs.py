@@ -48,6 +48,8 @@ def test_every_codec_is_listed_with_what_it_tells(mini: None) -> None:
     assert "  not with HTTP/1.0 peers: trailers, interim, continue, upgrade\n" in text
     assert text.count("  version      protogate 0.") == 3
     assert text.count("  can be read  yes") == 3
+    assert "  options      none\nhttp2\n" in text
+    assert "  options      none\nsotp\n" in text
     assert (
         "  options      codecs.sotp of the configuration, and their defaults\n    heartbeat         1m     Int" in text
     )

@@ -12,8 +12,11 @@ sys.path.append(str(Path(__file__).parent.parent / "mini_codec"))
 
 from protogate_mini import codec, streams
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from protogate import connection, halves
+from protogate.config.model import Model
+from protogate.interfaces import IConfigurableCodec
 from protogate.message import ignore
 from protogate.testing.codec import CodecContract
 
@@ -53,10 +56,50 @@ class Blind(codec.Mini):
         return False
 
 
+class Options(Model, frozen=True, kw_only=True):
+    room: int = 5
+
+
+@implementer(IConfigurableCodec)
+class Mute(codec.Mini):
+    """Nobody is told what its option is for."""
+
+    options = Options
+
+    def configure(self, options):
+        return type(self)()
+
+
+class Described(Options, frozen=True, kw_only=True):
+    room: int = 5
+    """How much it takes."""
+
+
+class Same(Mute):
+    """It changes itself."""
+
+    options = Described
+
+    def configure(self, options):
+        self.told = options
+        return self
+
+
+class Unequal(Mute):
+    """What it is told can be remembered by nobody."""
+
+    class options(Described, frozen=True, kw_only=True):  # noqa: N801
+        words: list = []  # noqa: RUF012
+        """What it says."""
+
+
 @pytest.mark.parametrize(
     ("kind", "test"),
     [
         (Many, "test_codec"),
+        (Mute, "test_options"),
+        (Same, "test_options"),
+        (Unequal, "test_options"),
         (Prying, "test_sniffing_refuses_strangers"),
         (Blind, "test_sniffing_knows_its_own_first_bytes"),
     ],
