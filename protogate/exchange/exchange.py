@@ -30,7 +30,7 @@ from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phas
 from protogate.exchange import date, problem
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
-from protogate.message import Peer, Request, Response, tunnels
+from protogate.message import Field, Peer, Request, Response, tunnels
 from protogate.uri import LONGEST, authority, canonical, usual
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Exchange:
 
     __slots__ = (
         "__weakref__",
+        "_afterwards",
+        "_fields",
         "_guard",
         "_id",
         "_late",
@@ -120,6 +122,8 @@ class Exchange:
         self._id: str | None = None
         self._trace: str | None = None
         self._notes: dict[str, Any] | None = None
+        self._afterwards: list[Callable[[], object]] | None = None
+        self._fields: list[Field] | None = None
         self._guard: Timer | None = None
         self._valve: Valve | None = None
         self._waiting: Deferred[Any] | None = None
@@ -154,6 +158,25 @@ class Exchange:
     def noted(self) -> dict[str, Any] | None:
         """C{notes}, or None where no module ever asked for them."""
         return self._notes
+
+    @property
+    def fields(self) -> list[Field]:
+        """For modules: what is to stand in the head of whatever is answered; PRE_RESPONSE sees it there."""
+        if self._fields is None:
+            self._fields = []
+        return self._fields
+
+    def after(self, function: Callable[[], object]) -> None:
+        """
+        Have C{function()} called when this exchange is over, however it ends: exactly once, before POST_RESPONSE; at
+        once when it is over already.
+        """
+        if self.ledger.end:
+            function()
+        elif self._afterwards is None:
+            self._afterwards = [function]
+        else:
+            self._afterwards.append(function)
 
     @property
     def gateway(self) -> Plan:
@@ -286,6 +309,8 @@ class Exchange:
         """PRE_RESPONSE, on whatever is to be answered."""
         self.response = response
         _dated(response)
+        if self._fields is not None:
+            response.headers.extend(self._fields)
         bound = self.plan.pre_response
         if not bound:
             return self._answered(None)
@@ -304,6 +329,8 @@ class Exchange:
             _stop(response)
             response = self.response = answer
             _dated(response)
+            if self._fields is not None:
+                response.headers.extend(self._fields)
         if self._guard is not None:
             self._watch(response)
         return response
@@ -338,6 +365,8 @@ class Exchange:
         """A failure of the way back: no module is asked again."""
         response = self.response = self._problem(abort)
         _dated(response)
+        if self._fields is not None:
+            response.headers.extend(self._fields)
         return self._answered(None)
 
     def _problem(self, abort: Abort) -> Response:
@@ -450,6 +479,8 @@ class Exchange:
         self.ledger.end = self.plan.wheel.now()
         self._unguard()
         self._valve = self._waiting = None
+        if self._afterwards is not None:
+            self._let_go()
         if reason is not None and (self.reason is None or self.response is None):
             self.reason = reason
         bound = self.plan.post_response
@@ -466,6 +497,15 @@ class Exchange:
                 if result is not None:
                     _stop(result)
         self._recorded(None)
+
+    def _let_go(self) -> None:
+        functions, self._afterwards = self._afterwards, None
+        assert functions is not None
+        for function in functions:
+            try:
+                function()
+            except Exception:
+                _log.failure("request {id}: what was to be done afterwards failed", id=self.id)
 
     def _grumble(self, failure: Failure) -> None:
         error = failure.value

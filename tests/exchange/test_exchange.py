@@ -743,3 +743,46 @@ def test_the_memory_of_proper_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     request.authority = b"a" * (LONGEST + 1)
     assert world.begin(request).status == 200
     assert not known
+
+
+def promising(exchange: Exchange) -> None:
+    exchange.fields.append((b"x-promised", b"1"))
+
+
+def answering(exchange: Exchange) -> Response:
+    return Response(200)
+
+
+@pytest.mark.parametrize("later", [None, answering, _raise, _abort])
+@pytest.mark.parametrize("upstream", [Response(204), Abort("no", UPSTREAM, 502)])
+def test_fields_that_a_module_promised_are_in_whatever_is_answered(
+    later: Any, upstream: Any, flush_errors: Callable[..., list[Failure]]
+) -> None:
+    world = World(pre_request=[promising], pre_response=[] if later is None else [later])
+    world.answer = upstream
+    response = world.begin()
+    assert response.headers.all(b"x-promised") == [b"1"]
+    flush_errors()
+
+
+def test_what_is_to_be_done_afterwards_is_done_once_and_first(flush_errors: Callable[..., list[Failure]]) -> None:
+    done: list[str] = []
+    made: list[Exchange] = []
+
+    def module(exchange: Exchange) -> None:
+        made.append(exchange)
+        exchange.after(lambda: 1 // 0)
+        exchange.after(lambda: done.append("after"))
+
+    def last(exchange: Exchange) -> None:
+        done.append("post")
+
+    world = World(pre_request=[module], post_response=[last])
+    world.clock.advance(1)
+    world.begin()
+    assert done == []
+    world.exchange.closed(None)
+    assert done == ["after", "post"]
+    assert [failure.type for failure in flush_errors(ZeroDivisionError)] == [ZeroDivisionError]
+    made[0].after(lambda: done.append("late"))
+    assert done == ["after", "post", "late"], "who comes too late is not forgotten"
