@@ -245,6 +245,8 @@ class Peer:
     def _RstStreamFrame(self, frame: RstStreamFrame, length: int) -> None:
         if frame.stream_id in self.ours:
             self.fault("5.4.2: RST_STREAM answers RST_STREAM")
+        if frame.stream_id in self.resets:
+            self.fault("5.4.2: RST_STREAM twice")
         self.resets[frame.stream_id] = frame.error_code
 
     def _PushPromiseFrame(self, frame: PushPromiseFrame, length: int) -> None:

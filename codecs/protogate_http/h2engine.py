@@ -21,6 +21,7 @@ from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
+from hyperframe.frame import RstStreamFrame
 
 from protogate_http.frames2 import (
     ACK,
@@ -105,11 +106,21 @@ _RECEIVED: Final = {
 }
 
 
+class _Connection(H2Connection):
+    """Resets a stream once: what comes afterwards was on its way (RFC 9113, 5.4.2)."""
+
+    def _handle_data_on_closed_stream(self, events: Any, exc: Any, frame: Any) -> Any:
+        frames, found = super()._handle_data_on_closed_stream(events, exc, frame)
+        if self._stream_is_closed_by_reset(frame.stream_id) and not exc._events:
+            frames = [each for each in frames if not isinstance(each, RstStreamFrame)]
+        return frames, found
+
+
 class H2Engine:
     """See L{protogate_http.engine2}."""
 
     def __init__(self, shape: Shape) -> None:
-        connection = self._connection = H2Connection(
+        connection = self._connection = _Connection(
             H2Configuration(
                 client_side=shape.client,
                 header_encoding=None,  # bytes

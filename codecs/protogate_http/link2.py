@@ -228,7 +228,9 @@ class Link(Connection):
         self._resets.add(event.stream_id)
         stream = self.streams.get(event.stream_id)
         if stream is not None:
-            self._lose(stream, self.dropped(stream, event.error_code))
+            self.forget(stream)
+            if OPEN in (stream.reading, stream.writing):
+                stream.lost(self.dropped(stream, event.error_code))
 
     def StreamClosed(self, event: Any) -> None:
         """A stream is over for the engine."""
@@ -242,19 +244,20 @@ class Link(Connection):
         elif OPEN not in (stream.reading, stream.writing):
             self.forget(stream)
         elif not code or code == REFUSED_STREAM:  # by a GOAWAY, that is
-            self._lose(stream, self.dropped(stream, code))
+            self.forget(stream)
+            stream.lost(self.dropped(stream, code))
         else:  # the engine has reset it for what came
             self.context.count("malformed_stream")
-            self._lose(stream, self.spoilt(stream, judged(stream, code)))
+            self.forget(stream)
+            self.lose(stream, self.spoilt(stream, judged(stream, code)))
             self.gave_up()
 
     def hidden(self, number: int) -> None:
         """The engine refused a message that it never showed."""
 
-    def _lose(self, stream: Any, reason: Abort) -> None:
-        self.forget(stream)
-        if OPEN in (stream.reading, stream.writing):
-            stream.lost(reason)
+    def lose(self, stream: Any, reason: Abort) -> None:
+        """What came on it makes no sense."""
+        stream.lost(reason)
 
     def ConnectionClosed(self, event: Any) -> None:
         """The peer broke the rules, as the engine has said or we do; or it said GOAWAY, and no stream is left."""
@@ -406,7 +409,7 @@ class Link(Connection):
             self.blocked.pop(stream.number, None)
             owed, stream.owed = stream.owed, 0
             self.credit(stream.number, owed)
-            if stream.writing == ENDED:
+            if stream.writing == ENDED and stream.worth:
                 self.budget.earn()
             if not self.streams:
                 self.rest()

@@ -97,7 +97,9 @@ class Server(Link):
             if made.length and limits.body and made.length > limits.body:
                 raise Bad("content too large", 413, "body_too_large")
         except Bad as bad:
-            reason = self._refusal(bad)
+            reason = self._refusal(half, bad)
+            if self.dead:
+                return
             method, target = bad.start
             request = Request(
                 method, target, leftovers(bad.fields)[0], None, b"", b"", None, half.interim, "HTTP/2", self.peer
@@ -132,8 +134,10 @@ class Server(Link):
             self.watch(self._look(self.context.timeouts))
         self._new.append(half)
 
-    def _refusal(self, bad: Bad) -> Abort:
+    def _refusal(self, half: Answer, bad: Bad) -> Abort:
         self.context.count(bad.event)
+        half.worth = False
+        self.gave_up()
         return Abort(bad.text, CLIENT, bad.status, error="http_request_error", detail=bad.text)
 
     def hidden(self, number: int) -> None:
@@ -151,10 +155,20 @@ class Server(Link):
         self._new.append(half)
 
     def fire(self, stream: Any) -> None:
-        if stream.request is not None:  # else reset within the same read: it costs nobody anything
-            if not self.final:
-                self.newest = max(self.newest, stream.number)
-            stream.begin(self.service)
+        request = stream.request
+        if request is None:  # reset within the same read: it costs nobody anything
+            return
+        if not self.final:
+            self.newest = max(self.newest, stream.number)
+        stream.begin(self.service)
+        if stream.number not in self.streams and request.malformed is not None:  # nobody hears the answer
+            stream.lost(request.malformed)
+
+    def lose(self, stream: Any, reason: Abort) -> None:
+        if stream in self._new:  # it will have its record, as every request that is none
+            stream.request.malformed = reason
+        else:
+            stream.lost(reason)
 
     def grown(self, stream: Any) -> None:
         most = self.context.limits.body

@@ -65,6 +65,7 @@ class Stream(Half):
     @ivar moved: when bytes of it were sent last, @ivar held: and how many the engine held then.
     @ivar expect: the interim response 100 is awaited.
     @ivar method: of the request.
+    @ivar worth: an answer to it is work that got done.
     """
 
     number: Any = 0
@@ -78,6 +79,7 @@ class Stream(Half):
     held = 0
     expect = False
     method = b""
+    worth = True
     connection: Any
 
     # -- what comes
@@ -337,5 +339,5 @@ def spoiled(stream: Any, text: str) -> None:
     connection.context.count("malformed_stream")
     reason = connection.spoilt(stream, text)
     stream.cancel(PROTOCOL_ERROR)
-    stream.lost(reason)
+    connection.lose(stream, reason)
     connection.gave_up()
