@@ -25,6 +25,7 @@ access_list = Plugin(IModuleFactory, "accessList", "protogate.governance.accessl
 add_response_header = Plugin(
     IModuleFactory, "addResponseHeader", "protogate.governance.addresponseheader.AddResponseHeaderFactory"
 )
+basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
 remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
 respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
 rewrite_path = Plugin(IModuleFactory, "rewritePath", "protogate.governance.rewritepath.RewritePathFactory")
