@@ -13,6 +13,7 @@ from protogate.plugins import find
 BUILT_IN = {
     "accessList": True,
     "addResponseHeader": False,
+    "basicAuth": True,
     "removeHeader": False,
     "respond": False,
     "rewritePath": False,
