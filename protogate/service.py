@@ -187,7 +187,7 @@ class GatewayService(Service):
 
     def watch_loop(self) -> None:
         """From now on notice what holds the event loop up."""
-        self._blocked = Blocked(self._reactor, self.counters)
+        self._blocked = Blocked(self._reactor, self.counters, modules=lambda: self._lives.kinds)
         self._reactor.callWhenRunning(self._blocked.start)
 
     def _begin(self) -> None:

@@ -142,7 +142,7 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package that the page about modules makes, built, and put where Python finds it; beside it its tests."""
     directory = tmp_path_factory.mktemp("package")
-    files(DOCS / "add-a-module.md", directory)
+    files(DOCS / "write-a-module.md", directory)
     (directory / "acme_gateway" / "__init__.py").touch()
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
     subprocess.run(build, cwd=directory, check=True, capture_output=True)

@@ -37,10 +37,14 @@ def living(bound: Bounds) -> Iterator[Bound]:
 
 
 class Lives:
-    """@ivar running: those that were started and not stopped."""
+    """
+    @ivar running: those that were started and not stopped.
+    @ivar kinds: of all modules in force: name of the Python module → its name in the configuration.
+    """
 
     def __init__(self) -> None:
         self.running: list[Bound] = []
+        self.kinds: Mapping[str, str] = {}
 
     def take(self, bound: Bounds, means: Callable[[Bound], Means], counters: Counters) -> None:
         """
@@ -50,10 +54,11 @@ class Lives:
         @param means: for each of those that live.
         @param counters: each counts in the scope of its name.
         """
-        for stage in bound.values():
-            for each in stage:
-                each.count = counters.scope("module", each.name).count
-        counters.keep("module", {each.name for stage in bound.values() for each in stage})
+        every = [each for stage in bound.values() for each in stage]
+        for each in every:
+            each.count = counters.scope("module", each.name).count
+        self.kinds = {type(each.module).__module__: each.name for each in every}
+        counters.keep("module", set(self.kinds.values()))
         before, self.running = self.running, list(living(bound))
         heirs = _heirs(self.running, before)
         for each in self.running:

@@ -93,9 +93,10 @@ class _Kept:
     @ivar body: of the response; None where there is none.
     """
 
-    __slots__ = ("_messages", "body")
+    __slots__ = ("_exchange", "_identity", "_messages", "body")
 
     def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._identity = exchange, exchange.identity
         response = exchange.response
         self.body = None if response is None else response.body
         self._messages: list[tuple[Request | Response, tuple[str, ...], list[Any], Any, Any]] = []
@@ -111,6 +112,9 @@ class _Kept:
         @return: what had been changed, in words.
         """
         changed: list[str] = []
+        if self._exchange.identity is not self._identity:
+            changed.append("the identity")
+            self._exchange.identity = self._identity
         for message, names, values, headers, lines in self._messages:
             what = "the request's" if isinstance(message, Request) else "the response's"
             for name, value in zip(names, values, strict=True):

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -75,10 +75,18 @@ class Blocked:
 
     @param counters: get C{loop_blocked} (calls), C{loop_blocked_seconds}, C{loop_suspended} (times).
     @param now: seconds, on the clock that the loop's delays are measured on.
+    @param modules: gives the modules of the configuration in force: name of the Python module → its name there.  The
+        one that a stack leads through is named, and counted in its own scope.
     """
 
-    def __init__(self, reactor: Any, counters: Counters, now: Callable[[], float] = time.monotonic) -> None:
-        self._reactor, self._counters, self._now = reactor, counters, now
+    def __init__(
+        self,
+        reactor: Any,
+        counters: Counters,
+        now: Callable[[], float] = time.monotonic,
+        modules: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._reactor, self._counters, self._now, self._modules = reactor, counters, now, modules
         self._running = False
         self._answer = 0.0  # when the loop came to its next turn; 0 = it did not yet
         self._waited = 0.0  # of its thread, at that moment
@@ -154,11 +162,11 @@ class Blocked:
         if seconds >= (LIMIT if case.busy else LIMIT - TICK):
             if not case.told:
                 self._log(case, seconds, "in all")
-            self._on_loop(self._blocked, seconds + TICK / 2)
+            self._on_loop(self._blocked, seconds + TICK / 2, self._through(case))
 
     def _log(self, case: _Case, seconds: float, how: str) -> None:
         case.told = True
-        stack, times = case.seen.most_common(1)[0] if case.seen else ((), 0)
+        stack, times = case.most()
         looks = sum(case.seen.values())
         where = culprit(stack)
         if case.collected and case.kept > seconds / 2:
@@ -167,6 +175,9 @@ class Blocked:
             place = "a C function or another thread"
         else:
             place = str(where)
+        module = self._through(case)
+        if module:
+            place = f"module {module}: {place}"
         if place not in self._tell:
             if len(self._tell) >= PLACES:
                 self._tell.clear()
@@ -181,6 +192,11 @@ class Blocked:
             stack=written(stack),
         )
 
+    def _through(self, case: _Case) -> str:
+        """The module of the configuration that was called; empty when there is none."""
+        names = self._modules()
+        return next((names[frame.module] for frame in case.most()[0] if frame.module in names), "")
+
     def _done(self) -> object:
         counters = self._counters
         return counters.counts.get("exchanges"), counters.tally.total.sum
@@ -194,9 +210,10 @@ class Blocked:
         self._waited = self._loop.waits.seconds()
         self._answer = self._now()
 
-    def _blocked(self, seconds: float) -> None:
-        self._counters.count("loop_blocked")
-        self._counters.add("loop_blocked_seconds", seconds)
+    def _blocked(self, seconds: float, module: str) -> None:
+        counters = self._counters.scope("module", module) if module else self._counters
+        counters.count("loop_blocked")
+        counters.add("loop_blocked_seconds", seconds)
 
     def _suspended(self) -> None:
         self._counters.count("loop_suspended")
@@ -242,6 +259,10 @@ class _Case:
         self.lost = self.kept = 0.0
         self.collected = self.told = False
         self.seen: Counter[Stack] = Counter()
+
+    def most(self) -> tuple[Stack, int]:
+        """Where it was most often, and how often."""
+        return self.seen.most_common(1)[0] if self.seen else ((), 0)
 
     def net(self, end: float, waited: float) -> float:
         """Seconds that it had for its work, until then."""

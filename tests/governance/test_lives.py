@@ -74,6 +74,12 @@ def test_it_is_started_once_and_stopped_when_another_configuration_is_in_force()
     assert (first.stopped, second.stopped) == (1, 1)
 
 
+def test_who_looks_for_what_blocks_the_loop_knows_whose_code_is_whose():
+    scene = Scene()
+    scene.take(("", {}))
+    assert scene.lives.kinds == {__name__: "living"}
+
+
 def test_who_takes_whose_place():
     scene = Scene()
     a, b, other = scene.take(("", {"x": "a"}), ("", {"x": "b"}), ("PRE_UPSTREAM", {"x": "a"}))

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from protogate.body import Limit, Whole
 from protogate.errors import CLIENT, GATEWAY, Abort
 from protogate.governance.shadow import Shadow
+from protogate.identity.identity import Identity
 from protogate.message import Response
 from protogate.testing.bodies import Taker
 from protogate.testing.exchange import exchange
@@ -106,6 +107,15 @@ def test_what_it_changes_of_the_answer_is_put_back():
     assert note == "mine: change the response's status, the response's body, the response's headers"
     assert (response.status, response.headers) == (200, [(b"x-b", b"2")])
     assert Taker(response.body).data == b"content"
+
+
+def test_whom_it_knows_nobody_else_knows():
+    def process(exchange):
+        exchange.identity = Identity("me", "basic")
+
+    shadowed = Shadowed(process)
+    assert shadowed.run() == {"shadow": ["mine: change the identity"]}
+    assert shadowed.exchange.identity is None
 
 
 def test_a_response_that_it_hands_on_is_not_stopped():

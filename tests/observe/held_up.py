@@ -3,8 +3,8 @@ Hold the event loop of a process up in ways that are asked for, and print what L
 
     python held_up.py REACTOR WAY…
 
-One line of JSON for each C{way}: C{counts}, what was counted, and C{told}, each event with its C{place} and its
-C{text}.
+One line of JSON for each C{way}: C{counts}, what was counted, C{modules}, what of it for modules, and C{told}, each
+event with its C{place} and its C{text}.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def main() -> None:
     globalLogPublisher.addObserver(observe)
     global counters
     counters = Counters()
-    blocked = Blocked(reactor, counters)
+    blocked = Blocked(reactor, counters, modules=lambda: {"acme_slow": "slow"})
     gc.collect()
     gc.freeze()
 
@@ -162,7 +162,8 @@ def main() -> None:
             told.clear()
             yield deferLater(reactor, 0.0, way)
             yield deferLater(reactor, REST + (0.7 if name.startswith("stopped") else 0.0), lambda: None)
-            print(json.dumps({"way": name, "counts": counters.counts, "told": told}), flush=True)
+            modules = counters.snapshot()["counts"].get("module")
+            print(json.dumps({"way": name, "counts": counters.counts, "modules": modules, "told": told}), flush=True)
         blocked.stop()
         yield deferLater(reactor, REST, lambda: None)
         left = [thread.name for thread in threading.enumerate() if "watch" in thread.name]

@@ -88,6 +88,7 @@ def test_a_call_that_blocks_is_counted_and_named_on_every_reactor(results: dict[
     assert one["counts"]["loop_blocked"] == 1
     assert one["counts"]["loop_blocked_seconds"] > 0.15
     assert only(one)["place"].endswith(" asleep")
+    assert one["modules"] is None
     assert results[reactor]["end"] == {"way": "end", "left": []}
 
 
@@ -95,6 +96,9 @@ def test_a_module_that_sleeps_is_named_with_its_line_and_stack(epoll: Results) -
     one = epoll["module"]
     assert one["counts"]["loop_blocked"] >= 1
     (told,) = (told for told in one["told"] if told["place"].endswith("acme_slow.py:5 fetch"))
+    assert told["place"].startswith("module slow: ")
+    assert one["modules"]["slow"]["loop_blocked"] >= 1
+    assert one["modules"]["slow"]["loop_blocked_seconds"] > 0.15
     assert "in process\n" in told["text"]
     assert "    time.sleep(seconds)" in told["text"]
     assert "protogate/exchange/pipeline.py" in told["text"]
