@@ -15,7 +15,7 @@ from twisted.application.reactors import NoSuchReactor, getReactorTypes, install
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
-from protogate.commands import codec, codecs, decode, outside
+from protogate.commands import codec, codecs, credential, decode, outside
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
 from protogate.losses import losses
@@ -80,7 +80,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="a header that the upstream would answer with",
     )
-    for other in (codecs, codec, decode):
+    for other in (codecs, codec, credential, decode):
         other.register(commands)
     if first not in commands.choices:
         outside.register(commands)

@@ -14,7 +14,7 @@ PAGES = [
     *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
 ]
 FENCE = re.compile(r"^```([^\s`]*)([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
+NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml|txt))\n")
 
 
 @dataclass(frozen=True)

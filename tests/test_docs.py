@@ -83,6 +83,13 @@ def files(page: Path, directory: Path) -> None:
         (directory / "gateway.yaml").write_text(whole(""))
 
 
+def listed(page: Path, directory: Path) -> None:
+    """Put the lists that a page names into a directory."""
+    for example in examples(page):
+        if example.name.endswith(".txt"):
+            (directory / example.name).write_text(example.text)
+
+
 INSTALLED = {"add-a-protocol.md"}
 """Pages whose commands need what they have installed: see test_resp.py."""
 PACKAGED = {example.page for example in of("toml")}
@@ -101,8 +108,10 @@ def test_pages_show_something() -> None:
 
 
 @pytest.mark.parametrize("example", [example for example in of("yaml") if example.page not in PACKAGED], ids=str)
-def test_a_configuration_loads(example: Example, tmp_path: Path) -> None:
+def test_a_configuration_loads(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "gateway.yaml"
+    listed(example.page, tmp_path)
+    monkeypatch.chdir(tmp_path)
     path.write_text(whole(example.text) if example.name != "broken.yaml" else example.text)
     provide(example.text, tmp_path)
     if example.name == "broken.yaml":

@@ -22,7 +22,11 @@ HEAD = 'listeners: [{name: web, address: "127.0.0.1:8080"}]\n'
 
 
 @pytest.mark.parametrize(("page", "example"), EXAMPLES, ids=[page for page, _ in EXAMPLES])
-def test_example_works(page, example):
+def test_example_works(page, example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"^```text\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE):
+        if name := re.match(r"# ([\w-]+\.txt)\n", block):
+            (tmp_path / name[1]).write_text(block)
     config = loads((HEAD + example).encode(), f"{page}.yaml").config
     bound = [module for stage in bind(config.modules, find).values() for module in stage]
     assert {module.name for module in bound} == {page}

@@ -1,0 +1,171 @@
+"""
+C{basicAuth}: name and password (RFC 7617), against a file of hashes.
+
+Rules
+- To hash is slow: it is done in threads, few at a time, and what comes out is remembered for a while under a digest
+  that is worth nothing outside this process.
+- A name that nobody has costs as much as a wrong password.
+- While too many wait to be hashed, whoever is not remembered is told to come again: 503.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from protogate.errors import ConfigError
+from protogate.governance.admission import COMMON, Admission, asks, followed
+from protogate.governance.params import Params
+from protogate.governance.sources import Followed
+from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
+from protogate.identity.hands import Busy, Hands
+from protogate.identity.identity import Identity
+from protogate.identity.memo import Memo
+from protogate.identity.password import LONGEST
+from protogate.identity.place import Authorization
+from protogate.identity.users import SIZE, Users, parse
+from protogate.interfaces import ILiveModule, IModuleFactory, IReservingModule
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+    from protogate.governance.means import Means
+
+HANDS: Final = 2
+"""Passwords that are hashed at a time, by one process."""
+ROOM: Final = 64
+"""Passwords that wait for it."""
+REMEMBERED: Final = 10_000
+"""Names with their passwords that are remembered, right ones and wrong ones each."""
+REMEMBER: Final = 300.0
+"""Seconds that they are, unless said otherwise."""
+
+_PLACE: Final = Authorization("Basic")
+
+
+@implementer(ILiveModule, IReservingModule)
+class BasicAuth:
+    """
+    @param users: the file.
+    @param seconds: that a verdict is remembered.
+    """
+
+    hides = ()
+
+    def __init__(
+        self, admission: Admission, users: Followed[Users], seconds: float, warnings: list[ConfigError]
+    ) -> None:
+        self._admission, self._users, self._seconds, self.warnings = admission, users, seconds, warnings
+        self.reserves, self.asks = admission.reserves, asks("users", users)
+        self._key = os.urandom(32)
+        self._memo: Memo[bool] | None = None
+        self._hands: Hands[bool] | None = None
+        self._means: Means | None = None
+
+    # -- ILiveModule
+
+    def start(self, means: Means, before: Any) -> None:
+        """See L{ILiveModule.start}.  What was remembered of an equal file goes on."""
+        self._means = means
+        self._hands = Hands(means.reactor, HANDS, ROOM)
+        memo = self._memo = Memo(means.wheel.now, REMEMBERED)
+        heir = isinstance(before, BasicAuth)
+        self._users.start(means, before._users if heir else None, lambda _: memo.forget())
+        mine = self._users.value
+        theirs = before._users.value if heir else None
+        if mine is not None and theirs is not None and mine.digest == theirs.digest and before._memo is not None:
+            memo.inherit(before._memo)
+            self._key = before._key
+
+    def stop(self) -> None:
+        """See L{ILiveModule.stop}."""
+        self._users.stop()
+
+    # -- IModule
+
+    def process(self, exchange: Exchange) -> Deferred[None] | None:
+        """Let somebody in, or raise the Abort that refuses him."""
+        request, admission = exchange.request, self._admission
+        if request.malformed is not None:
+            return None
+        given = _PLACE.find(request)
+        if given is None:
+            admission.absent()
+            return None
+        name, secret = self._parsed(given)
+        users, memo = self._users.value, self._memo
+        if users is None or memo is None:
+            raise admission.unable("there is no file of users")
+        digest = hmac.digest(self._key, b"%d:%b:%b" % (len(name), name, secret), sha256)
+        known = memo.known(digest)
+        if known is not None:
+            self._judge(known, exchange, name, users)
+            return None
+        try:
+            asked = memo.ask(digest, lambda: self._check(digest, users, name, secret))
+        except Busy:
+            self._count("hash_queue_full")
+            raise admission.unable("too many passwords wait to be hashed") from None
+        return asked.addCallback(self._judge, exchange, name, users)
+
+    def _parsed(self, given: bytes) -> tuple[bytes, bytes]:
+        try:
+            text = b64decode(given, validate=True)
+            text.decode("utf-8")
+        except ValueError:
+            raise self._admission.refusal("what follows Basic is not Base64 of UTF-8") from None
+        name, colon, secret = text.partition(b":")
+        if not colon or not name or len(secret) > LONGEST or any(byte < 0x20 or byte == 0x7F for byte in text):
+            raise self._admission.refusal("what follows Basic is no name and password")
+        return name, secret
+
+    def _check(self, digest: bytes, users: Users, name: bytes, secret: bytes) -> Deferred[bool]:
+        assert self._hands is not None
+        checked = self._hands.do(lambda: users.verify(name, secret))
+        self._count("password_hashed")
+        checked.addCallback(self._checked, digest, users)
+        return checked
+
+    def _checked(self, right: bool, digest: bytes, users: Users) -> bool:
+        if self._memo is not None and users is self._users.value:
+            self._memo.keep(digest, right, self._seconds, right)
+        return right
+
+    def _judge(self, right: bool, exchange: Exchange, name: bytes, users: Users) -> None:
+        user = users.get(name)
+        if not right or user is None:
+            why = "nobody has that name" if user is None else f"this is not the password of {user.name}"
+            raise self._admission.refusal(why)
+        claims: dict[str, Any] = {"groups": list(user.groups)} if user.groups else {}
+        self._admission.admit(exchange, Identity(user.name, "basic", claims), _PLACE)
+
+    def _count(self, event: str) -> None:
+        if self._means is not None:
+            self._means.count(event)
+
+
+@implementer(IModuleFactory)
+class BasicAuthFactory:
+    """Makes L{BasicAuth}."""
+
+    name = "basicAuth"
+    stages = (PRE_REQUEST, PRE_UPSTREAM)
+    guards = True
+
+    def build(self, params: Mapping[str, object]) -> BasicAuth:
+        """See L{IModuleFactory.build}."""
+        reader = Params(params, "users", "remember", *COMMON)
+        admission = Admission.read(reader, self.name, "Basic", [_PLACE], ', charset="UTF-8"')
+        users = followed(reader, "users", parse, SIZE)
+        seconds = reader.seconds("remember", REMEMBER, 0.0, 86_400.0)
+        if users is not None and users.value is not None and not len(users.value):
+            reader.warn("there is nobody in it: everybody is refused", "users")
+        reader.done()
+        assert users is not None
+        return BasicAuth(admission, users, seconds, reader.warnings)
