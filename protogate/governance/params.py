@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from protogate.config import scalar, units
@@ -20,7 +22,9 @@ from protogate.config.faults import ConfigFaults
 from protogate.config.nearest import hint
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
+from protogate.governance import redissettings
 from protogate.governance.asking import Question
+from protogate.governance.redissettings import RedisSettings
 from protogate.governance.sources import Source
 from protogate.message import Field
 
@@ -265,6 +269,48 @@ class Params:
         if isinstance(value, Mapping):
             return [((name,), value)]
         return [((name, index), item) for index, item in enumerate(self.items(name))]
+
+    def redis(self, name: str) -> RedisSettings | None:
+        """
+        Where a Redis is: C{{url: "redis://host:port/0", username: …, password: {file: path}, timeout: 50ms, ca: path}}.
+
+        @return: None when it is missing, or wrong, which is a fault.
+        """
+        given = self._params.get(name)
+        if name not in self._params:
+            return None
+        if not isinstance(given, Mapping):
+            self.fault(f"expected {{url: redis://host:port/0}}, got {shown(given)}", name)
+            return None
+        inner = Params(given, "url", "username", "password", "timeout", "ca")
+        settings = inner._redis()
+        if needed := redissettings.missing():
+            inner.fault(f"{needed} is not installed: pip install 'protogate[redis]'")
+        self.faults += [ConfigError(fault.message, (name, *fault.path)) for fault in inner.faults]
+        return None if inner.faults else settings
+
+    def _redis(self) -> RedisSettings | None:
+        url, username = self.literal("url"), self.literal("username", "")
+        password = self.secret("password") if "password" in self else b""
+        timeout = self.seconds("timeout", redissettings.TIMEOUT, 0.001, 10.0)
+        if username and not password:
+            self.fault("a username needs its password", "username")
+        if self.faults:
+            return None
+        at = "url"
+        try:
+            settings = redissettings.located(url)
+            if "ca" in self:
+                at = "ca"
+                if not settings.tls:
+                    raise ConfigError("nothing is verified without TLS; write rediss://, or remove ca")
+                settings = replace(settings, authorities=Path(self.literal("ca")).read_bytes())
+            return redissettings.secure(replace(settings, username=username, password=password, timeout=timeout))
+        except ConfigError as error:
+            self.fault(error.message, at)
+        except OSError as error:
+            self.fault(f"cannot be read: {error.strerror}", at)
+        return None
 
     def items(self, name: str) -> list[Any]:
         """A list; empty when it is not there."""
