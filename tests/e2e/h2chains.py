@@ -38,6 +38,8 @@ CANNOT: Mapping[str, set[str]] = {
     "before-nghttpd": _STATIC,  # it serves files, and echoes
     "before-nginx": {"trailers", "hints", "continue"},  # version 1.22 drops them, and says 100 itself
 }
+_ABORTS = "option abortonclose"
+"""Without it HAProxy may keep to itself that a client gave up, until one of its clocks runs out."""
 ORIGIN = {"small": "/hello", "large": f"/bytes/{10 * MIB}"}
 
 
@@ -151,7 +153,7 @@ def _haproxy(company: Neighbours, ports: Mapping[str, int], issued: Issued, node
         f"frontend clear\n  bind 127.0.0.1:{ports['haproxy']} proto h2\n{refuse}  default_backend node\n"
         f"frontend secure\n  bind 127.0.0.1:{ports['haproxy-tls']} ssl crt {pem} alpn h2\n{refuse}"
         "  default_backend node\n"
-        f"backend node\n  server node 127.0.0.1:{node}\n",
+        f"backend node\n  {_ABORTS}\n  server node 127.0.0.1:{node}\n",
         ports["haproxy"],
     )
 
@@ -208,7 +210,7 @@ def fronts(there: Servers, ports: Mapping[str, int]) -> dict[str, int]:
         "".join(
             f"frontend {name}\n  bind 127.0.0.1:{front[name]} proto h2\n"
             + ("" if "proxy-" in f"{name.partition('-')[2]}-" else "  option forwardfor\n")
-            + f"  default_backend {name}\nbackend {name}\n  server gateway 127.0.0.1:{to}\n"
+            + f"  default_backend {name}\nbackend {name}\n  {_ABORTS}\n  server gateway 127.0.0.1:{to}\n"
             for name, to in how.items()
         ),
         front["haproxy"],
