@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 from base64 import b64encode
 from collections import Counter
 
@@ -90,10 +92,12 @@ class Contract(ModuleContract, SynchronousTestCase):
     )
 
     def setUp(self):
-        self.path = self.mktemp()
-        with open(self.path, "w", encoding="utf-8") as file:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "users.txt")
+        with open(path, "w", encoding="utf-8") as file:
             file.write(USERS)
-        self.good = ({"users": {"file": self.path}}, {"users": {"file": self.path}, "optional": True, "remember": 0})
+        self.good = ({"users": {"file": path}}, {"users": {"file": path}, "optional": True, "remember": 0})
 
 
 def test_a_right_password_is_an_identity_and_ends_here(scene):
