@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from protogate.wheel import Timer, Wheel
 
 Answer = Response | Deferred[Response]
+Upon = Callable[["Exchange"], Response | None]
+Promised = tuple[tuple[Field, ...], tuple[Upon, ...]]
 
 _log = Logger()
 _proper: Final[set[bytes]] = set()
@@ -89,6 +91,7 @@ class Exchange:
         "_late",
         "_notes",
         "_trace",
+        "_upon",
         "_valve",
         "_waiting",
         "error",
@@ -124,6 +127,7 @@ class Exchange:
         self._notes: dict[str, Any] | None = None
         self._afterwards: list[Callable[[], object]] | None = None
         self._fields: list[Field] | None = None
+        self._upon: list[Upon] | None = None
         self._guard: Timer | None = None
         self._valve: Valve | None = None
         self._waiting: Deferred[Any] | None = None
@@ -165,6 +169,27 @@ class Exchange:
         if self._fields is None:
             self._fields = []
         return self._fields
+
+    def upon(self, function: Upon) -> None:
+        """
+        Have C{function(exchange)} called on whatever is answered, before PRE_RESPONSE: it may change the response, or
+        give another one, and see to the body of the first.  The last one that asked for it is called first.
+
+        When something fails behind it, it is called again, on the answer that tells of that.
+        """
+        if self._upon is None:
+            self._upon = [function]
+        else:
+            self._upon.insert(0, function)
+
+    def promised(self) -> Promised:
+        """What modules up to now have asked for by L{fields} and L{upon}: for L{promise}."""
+        return tuple(self._fields or ()), tuple(self._upon or ())
+
+    def promise(self, promised: Promised) -> None:
+        """Have it be as it was when L{promised} said so."""
+        fields, upon = promised
+        self._fields, self._upon = list(fields) or None, list(upon) or None
 
     def after(self, function: Callable[[], object]) -> None:
         """
@@ -309,6 +334,11 @@ class Exchange:
         """PRE_RESPONSE, on whatever is to be answered."""
         self.response = response
         _dated(response)
+        if self._upon is not None:
+            try:
+                response = self._seen(response, self._upon)
+            except Exception as error:
+                return self._fail(error)
         if self._fields is not None:
             response.headers.extend(self._fields)
         bound = self.plan.pre_response
@@ -321,6 +351,15 @@ class Exchange:
         if isinstance(result, Deferred):
             return self._then(result, self._answered)
         return self._answered(result)
+
+    def _seen(self, response: Response, functions: list[Upon]) -> Response:
+        """What those who wanted to see the answer make of it."""
+        for function in functions:
+            other = function(self)
+            if other is not None and other is not response:
+                response = self.response = other
+                _dated(response)
+        return response
 
     def _answered(self, answer: Response | None) -> Response:
         response = self.response

@@ -93,10 +93,11 @@ class _Kept:
     @ivar body: of the response; None where there is none.
     """
 
-    __slots__ = ("_exchange", "_identity", "_messages", "body")
+    __slots__ = ("_exchange", "_identity", "_messages", "_promised", "body")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._identity = exchange, exchange.identity
+        self._promised = exchange.promised()
         response = exchange.response
         self.body = None if response is None else response.body
         self._messages: list[tuple[Request | Response, tuple[str, ...], list[Any], Any, Any]] = []
@@ -115,6 +116,9 @@ class _Kept:
         if self._exchange.identity is not self._identity:
             changed.append("the identity")
             self._exchange.identity = self._identity
+        if self._exchange.promised() != self._promised:
+            changed.append("the answer")
+            self._exchange.promise(self._promised)
         for message, names, values, headers, lines in self._messages:
             what = "the request's" if isinstance(message, Request) else "the response's"
             for name, value in zip(names, values, strict=True):

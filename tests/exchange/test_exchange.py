@@ -765,6 +765,53 @@ def test_fields_that_a_module_promised_are_in_whatever_is_answered(
     flush_errors()
 
 
+def noting(name: str, seen: list[tuple[str, int]], answer: Response | None = None) -> Callable[[Exchange], None]:
+    """A module that wants to see what is answered."""
+
+    def see(exchange: Exchange) -> Response | None:
+        assert exchange.response is not None
+        seen.append((name, exchange.response.status))
+        return answer
+
+    return lambda exchange: exchange.upon(see)
+
+
+def test_who_wants_to_sees_the_answer_and_gives_another_one_the_last_who_asked_first() -> None:
+    seen: list[tuple[str, int]] = []
+    other = Response(203)
+    world = World(
+        pre_request=[noting("first", seen), noting("second", seen, other)],
+        pre_response=[lambda exchange: exchange.response.headers.append((b"x-last", b"1"))],
+    )
+    world.answer = Response(204)
+    assert world.begin() is other
+    assert seen == [("second", 204), ("first", 203)]
+    assert other.headers.get(b"date")
+    assert other.headers.get(b"x-last") == b"1"
+
+
+def test_failures_are_answers_too_and_what_fails_behind_is_seen_again(
+    flush_errors: Callable[..., list[Failure]],
+) -> None:
+    seen: list[tuple[str, int]] = []
+    world = World(pre_request=[noting("it", seen)], pre_response=[_raise])
+    world.answer = Abort("no", UPSTREAM, 502)
+    assert world.begin().status == 500
+    assert seen == [("it", 502)]
+    world = World(pre_request=[noting("it", seen)], pre_response=[_raise])
+    world.answer = Response(200)
+    assert world.begin().status == 500
+    assert seen[1:] == [("it", 200), ("it", 500)]
+    flush_errors()
+
+
+def test_who_fails_to_see_the_answer_has_failed_it(flush_errors: Callable[..., list[Failure]]) -> None:
+    world = World(pre_request=[lambda exchange: exchange.upon(_raise)])
+    world.answer = Response(200)
+    assert world.begin().status == 500
+    flush_errors()
+
+
 def test_what_is_to_be_done_afterwards_is_done_once_and_first(flush_errors: Callable[..., list[Failure]]) -> None:
     done: list[str] = []
     made: list[Exchange] = []

@@ -118,6 +118,17 @@ def test_whom_it_knows_nobody_else_knows():
     assert shadowed.exchange.identity is None
 
 
+def test_what_it_promises_of_the_answer_is_not_kept():
+    def process(exchange):
+        exchange.fields.append((b"x-a", b"1"))
+        exchange.upon(lambda exchange: Response(500))
+
+    shadowed = Shadowed(process)
+    before = shadowed.exchange.promised()
+    assert shadowed.run() == {"shadow": ["mine: change the answer"]}
+    assert shadowed.exchange.promised() == before == ((), ())
+
+
 def test_a_response_that_it_hands_on_is_not_stopped():
     shadowed = Shadowed(lambda exchange: exchange.response, "PRE_RESPONSE", response_body=b"content")
     shadowed.run()
