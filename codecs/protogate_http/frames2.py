@@ -113,10 +113,13 @@ class Budget:
     How many frames that are cheap to send may come: so many of a kind in a minute, and one more for each piece of work
     that got done meanwhile.  Nobody saves up for a flood, and nobody who works for hours is taken for one.
 
+    An answer that got through to its end pays for any of them; a piece of content does not pay for a reset, which may
+    have come of that very piece.
+
     @ivar most: by kind of frame.
     """
 
-    __slots__ = ("_now", "_since", "_spent", "_work", "most")
+    __slots__ = ("_answers", "_now", "_pieces", "_since", "_spent", "most")
 
     def __init__(self, options: Options, now: Callable[[], float]) -> None:
         """
@@ -132,7 +135,7 @@ class Budget:
         }
         self._now, self._since = now, now()
         self._spent: dict[int, int] = {}
-        self._work = 0
+        self._answers = self._pieces = 0
 
     def spend(self, kind: int) -> None:
         """
@@ -142,15 +145,19 @@ class Budget:
         """
         now = self._now()
         if now - self._since >= MINUTE:
-            self._since, self._work = now, 0
+            self._since, self._answers, self._pieces = now, 0, 0
             self._spent.clear()
         spent = self._spent[kind] = self._spent.get(kind, 0) + 1
-        if spent > self.most[kind] + self._work:
+        if spent > self.most[kind] + self._answers + (0 if kind == RST_STREAM else self._pieces):
             raise Flood(_EVENTS[kind])
 
     def earn(self) -> None:
-        """A message, or a piece of content, got somewhere."""
-        self._work += 1
+        """A request was answered, to its end; or asked, where it is ours to ask."""
+        self._answers += 1
+
+    def moved(self) -> None:
+        """A piece of content came, or left."""
+        self._pieces += 1
 
 
 class Walker:

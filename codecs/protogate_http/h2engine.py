@@ -107,13 +107,22 @@ _RECEIVED: Final = {
 
 
 class _Connection(H2Connection):
-    """Resets a stream once: what comes afterwards was on its way (RFC 9113, 5.4.2)."""
+    """Resets a stream once: what comes for it afterwards was on its way (RFC 9113, 5.4.2)."""
 
-    def _handle_data_on_closed_stream(self, events: Any, exc: Any, frame: Any) -> Any:
-        frames, found = super()._handle_data_on_closed_stream(events, exc, frame)
-        if self._stream_is_closed_by_reset(frame.stream_id) and not exc._events:
-            frames = [each for each in frames if not isinstance(each, RstStreamFrame)]
-        return frames, found
+    _over = 0  # a stream that was reset before the frame that is being looked at
+
+    def _receive_frame(self, frame: Any) -> Any:
+        number = frame.stream_id
+        self._over = number if number and self._stream_is_closed_by_reset(number) else 0
+        try:
+            return super()._receive_frame(frame)
+        finally:
+            self._over = 0
+
+    def _prepare_for_sending(self, frames: Any) -> None:
+        if self._over:
+            frames = [one for one in frames if one.stream_id != self._over or not isinstance(one, RstStreamFrame)]
+        super()._prepare_for_sending(frames)
 
 
 class H2Engine:

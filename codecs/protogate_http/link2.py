@@ -204,7 +204,7 @@ class Link(Connection):
             return
         try:
             if data:
-                self.budget.earn()
+                self.budget.moved()
                 stream.arrived(data)
                 self.grown(stream)
             if event.end_stream:

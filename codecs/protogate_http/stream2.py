@@ -153,7 +153,7 @@ class Stream(Half):
             if left < 0:
                 self.mismatch()
                 return
-        connection.budget.earn()
+        connection.budget.moved()
         if not self.tell(connection.engine.send_data, data):
             if self.outgoing is not None:
                 self.outgoing.pauseProducing()  # it is over, as will be told
