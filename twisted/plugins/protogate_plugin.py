@@ -26,6 +26,8 @@ add_response_header = Plugin(
     IModuleFactory, "addResponseHeader", "protogate.governance.addresponseheader.AddResponseHeaderFactory"
 )
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
+rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
+rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
 remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
 respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
 rewrite_path = Plugin(IModuleFactory, "rewritePath", "protogate.governance.rewritepath.RewritePathFactory")
