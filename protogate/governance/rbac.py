@@ -1,0 +1,193 @@
+"""
+C{rbac}: who may do what, by rules over who was authenticated and what is asked.
+
+Rules
+- In order; the first rule that holds decides.  Where none does C{default} does, which is to deny.
+- A rule holds when all that it says does: C{users}, C{claims}, C{when}.  It says something: one that always holds is
+  written C{when: "true"}.
+- Which rule decided stands in the record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from zope.interface import implementer
+
+from protogate.errors import CLIENT, Abort, ConfigError
+from protogate.expression import condition
+from protogate.expression.operators import all_of
+from protogate.expression.template import Template
+from protogate.governance.params import Params, shown
+from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
+from protogate.interfaces import IModule, IModuleFactory
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+
+Holds = Callable[[Any], bool]
+_challenge: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?: [\x20-\x7e]+)?").fullmatch
+
+
+class Rule:
+    """
+    @ivar name: for the record.
+    @ivar holds: does it, for an exchange?
+    @ivar allows: what follows then.
+    """
+
+    __slots__ = ("allows", "holds", "name")
+
+    def __init__(self, name: str, holds: Holds, allows: bool) -> None:
+        self.name, self.holds, self.allows = name, holds, allows
+
+
+@implementer(IModule)
+class Rbac:
+    """
+    @param rules: in order.
+    @param allows: what follows when none holds.
+    @param challenge: C{WWW-Authenticate} for whoever is denied and was not authenticated; empty = none, and 403.
+    """
+
+    __slots__ = ("_allows", "_challenge", "_rules", "warnings")
+
+    def __init__(self, rules: list[Rule], allows: bool, challenge: bytes, warnings: list[ConfigError]) -> None:
+        self._rules, self._allows, self._challenge, self.warnings = tuple(rules), allows, challenge, warnings
+
+    def process(self, exchange: Exchange) -> None:
+        """Let it pass, or raise the Abort that denies it."""
+        if exchange.request.malformed is not None:
+            return
+        name, allows = "default", self._allows
+        for rule in self._rules:
+            if rule.holds(exchange):
+                name, allows = rule.name, rule.allows
+                break
+        exchange.notes["rbac"] = f"{'allow' if allows else 'deny'}: {name}"
+        if allows:
+            return
+        identity = exchange.identity
+        known = identity is not None
+        raise Abort(
+            f"rbac: {name} denies {identity.user or 'somebody without a name' if identity else 'a stranger'}",
+            CLIENT,
+            403 if known or not self._challenge else 401,
+            error="http_request_denied",
+            detail="access denied" if known or not self._challenge else "authentication is required",
+            headers=[] if known or not self._challenge else [(b"www-authenticate", self._challenge)],
+        )
+
+
+@implementer(IModuleFactory)
+class RbacFactory:
+    """Makes L{Rbac}."""
+
+    name = "rbac"
+    stages = (PRE_REQUEST, PRE_UPSTREAM)
+    guards = True
+
+    def build(self, params: Mapping[str, object]) -> Rbac:
+        """See L{IModuleFactory.build}."""
+        reader = Params(params, "rules", "default", "challenge")
+        entries = reader.items("rules")
+        if not entries and not reader.faults:
+            reader.fault("expected at least one rule: {name: …, when: …, then: allow}", "rules")
+        rules: list[Rule] = []
+        open_end = ""
+        for index, entry in enumerate(entries):
+            if open_end:
+                reader.warn(f"it is never asked: {open_end} always holds", "rules", index)
+            rule = _rule(reader, entry, index)
+            rules.append(rule)
+            if condition.always(rule.holds):
+                open_end = rule.name
+        names = [rule.name for rule in rules]
+        for index, name in enumerate(names):
+            if name in names[:index] and not reader.faults:
+                reader.fault(
+                    f"{name} is the name of another rule already", "rules", index, "name"
+                )
+        challenge = reader.literal("challenge", "")
+        if challenge and not _challenge(challenge):
+            reader.fault('expected a scheme and its parameters, such as Bearer realm="x"', "challenge")
+        allows = reader.choice("default", "deny", "allow", "deny") == "allow"
+        reader.done()
+        return Rbac(rules, allows, challenge.encode("ascii"), reader.warnings)
+
+
+def _rule(reader: Params, entry: object, index: int) -> Rule:
+    if not isinstance(entry, Mapping):
+        reader.fault(f"expected {{name: …, when: …, then: allow}}, got {shown(entry)}", "rules", index)
+        return Rule("", condition.ALWAYS_FALSE, False)
+    inner = Params(entry, "name", "users", "claims", "when", "then")
+    name = inner.literal("name")
+    tests: list[Holds] = []
+    if "users" in inner:
+        tests.append(_user(_words(inner, inner.given("users"), "users")))
+    if "claims" in inner:
+        tests += _claims(inner)
+    if "when" in inner:
+        tests.append(_when(inner))
+    if not {"users", "claims", "when"} & set(entry):
+        inner.fault('for whom, or when? Expected users, claims or when; always is when: "true"')
+    if "then" not in inner:
+        inner.fault("expected then: allow, or then: deny")
+    allows = inner.choice("then", "deny", "allow", "deny") == "allow"
+    for fault in inner.faults:
+        reader.fault(fault.message, "rules", index, *fault.path)
+    return Rule(name, all_of(tuple(tests)) if tests else condition.ALWAYS_FALSE, allows)
+
+
+def _when(inner: Params) -> Holds:
+    text = inner.given("when")
+    if isinstance(text, Template):
+        inner.fault("it is an expression already: write it without ${…}", "when")
+    elif not isinstance(text, str):
+        inner.fault(f"expected an expression, got {shown(text)}", "when")
+    else:
+        try:
+            return condition.compile(text)
+        except ConfigError as error:
+            inner.fault(error.message, "when")
+    return condition.ALWAYS_FALSE
+
+
+def _claims(inner: Params) -> list[Holds]:
+    claims = inner.given("claims")
+    if not isinstance(claims, Mapping) or not claims:
+        inner.fault(f"expected claims and what they may be: {{groups: [admin]}}, got {shown(claims)}", "claims")
+        return []
+    return [_claim(name, _words(inner, values, "claims", name)) for name, values in claims.items()]
+
+
+def _words(inner: Params, given: object, *path: str) -> frozenset[str]:
+    """A text, or a list of them."""
+    words = given if isinstance(given, list | tuple) else [given]
+    for word in words:
+        if not isinstance(word, str) or not word:
+            inner.fault(f"expected a text, or a list of them, got {shown(word)}", *path)
+            return frozenset()
+    if not words:
+        inner.fault("the list is empty: nobody is meant", *path)
+    return frozenset(words)
+
+
+def _user(names: frozenset[str]) -> Holds:
+    def holds(exchange: Any) -> bool:
+        identity = exchange.identity
+        return identity is not None and identity.user in names
+
+    return holds
+
+
+def _claim(name: str, values: frozenset[str]) -> Holds:
+    """Whether it is one of them, or a list with one of them in it."""
+
+    def holds(exchange: Any) -> bool:
+        identity = exchange.identity
+        return identity is not None and not values.isdisjoint(identity.texts(name))
+
+    return holds
