@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, fail
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.body import Body
 from protogate.clocks import download
@@ -25,6 +25,7 @@ from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
+from protogate_http.ask2 import Ask
 from protogate_http.engine2 import ERRORS
 from protogate_http.fields2 import request_head, told
 from protogate_http.frames2 import CANCEL, LAST, NO_ERROR, REFUSED_STREAM, code_name, goaway
@@ -32,7 +33,7 @@ from protogate_http.grpc import tell_deadline
 from protogate_http.link2 import Link
 from protogate_http.semantics import accept, bodyless, key
 from protogate_http.shape2 import ENABLE_CONNECT_PROTOCOL, MAX_CONCURRENT_STREAMS
-from protogate_http.stream2 import Ask, Broken, spoiled
+from protogate_http.stream2 import Broken, Stream, spoiled
 from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
@@ -49,20 +50,19 @@ ALIVE: Final = b"alive?\0\0"
 _EXPECT: Final = (b"expect", b"100-continue")
 
 
-@specialised
-@implementer(IClientConnection)
 class Client(Link):
-    """A connection to a server."""
+    """
+    A connection to a server.
 
-    handlers = {}  # noqa: RUF012
-    limit = UNSAID
-    _up = False
-    _greeted = False
-    _pinged = 0.0  # when a sign of life was asked for, or 0.0
+    @ivar limit: requests that the server takes at once.
+    """
 
     def __init__(self, ready: Callable[[Any], None], context: Context, options: Options, engine: str) -> None:
         super().__init__(context, options, engine, True)
         self.ready = ready
+        self.limit = UNSAID
+        self._up = self._greeted = False
+        self._pinged = 0.0  # when a sign of life was asked for, or 0.0
         self._held: list[Ask] = []  # requests that wait for SETTINGS
 
     def connectionMade(self) -> None:
@@ -76,10 +76,8 @@ class Client(Link):
     @property
     def capacity(self) -> int:
         """Requests it would take right now."""
-        if self.draining or self.dead or not self._up or not self._takes():
-            return 0
         left = self.limit - len(self.streams)
-        return left if left > 0 else 0
+        return left if left > 0 and self._up and not self.draining and not self.dead and self._takes() else 0
 
     def _takes(self) -> bool:
         """Whether the engine does: it may have read a GOAWAY that it tells of when this read is handled that far."""
@@ -94,7 +92,7 @@ class Client(Link):
         if not self.capacity:
             return fail(self._full())
         upgrade = request.upgrade
-        extended = upgrade not in (None, CONNECT)
+        extended = upgrade is not None and upgrade != CONNECT
         if extended and self._greeted and not self._extends():
             return fail(self._cannot())
         if request.deadline is not None:
@@ -104,19 +102,16 @@ class Client(Link):
         except Bad as bad:
             self.context.count(bad.event)
             return fail(Abort(bad.text, GATEWAY, 500, NEVER))
-        half = Ask(self)
-        if extended and not self._greeted:
-            half.number = None
-        half.fields, half.method, half.upgrade = fields, request.method, upgrade
+        half = Ask(self, fields)
+        half.later = extended and not self._greeted
+        half.method, half.upgrade = request.method, upgrade
         half.heard = half.moved = self.now()
         if request.body is not None and upgrade is None and _EXPECT in request.headers:
             half.expect = True
-        self.watch(CONTINUE if half.expect else self.context.timeouts.response_head or inf)
         answer = half.begin(request)
-        if OPEN in (half.writing, half.reading):
-            self.watch(self.look())
-            if self.options.ping:
-                self.watch(self.options.ping)
+        if OPEN in (half.reading, half.writing):
+            wait = CONTINUE if half.expect else self.context.timeouts.response_head or inf
+            self.watch(min(wait, self.look(), self.options.ping or inf))
         return answer
 
     def _extends(self) -> bool:
@@ -136,14 +131,23 @@ class Client(Link):
         self._held.append(stream)
 
     def halves(self) -> Collection[Half]:
-        return [*self.streams.values(), *self._held] if self._held else self.streams.values()
+        if not self._held:
+            return super().halves()
+        found: list[Any] = [*self.streams.values(), *self._held]
+        return found
 
-    def opened(self, stream: Any) -> None:
-        super().opened(stream)
+    def request(self, stream: Ask, fields: list[Any], ends: bool) -> None:
+        """HEADERS, and with them a number."""
+        number = stream.number = int(self.engine.send_request(fields, end_stream=ends))
+        self.streams[number] = stream
         self.budget.earn()  # that a server refuses or gives up requests is its right
-        if stream.number >= LAST - 2:
+        if number >= LAST - 2:
             self.draining = True
         self.due()
+
+    def _asked_on(self, number: int) -> Ask | None:
+        stream = self.streams.get(number)
+        return stream if isinstance(stream, Ask) else None
 
     # -- answers
 
@@ -172,7 +176,7 @@ class Client(Link):
 
     def InformationalResponseReceived(self, event: Any) -> None:
         """A 1xx."""
-        stream = self.streams.get(event.stream_id)
+        stream = self._asked_on(event.stream_id)
         if stream is None:
             return
         stream.heard = self.heard
@@ -192,14 +196,14 @@ class Client(Link):
         elif stream.request is not None:
             stream.request.interim(Response(made.status, made.fields))
 
-    def _go(self, stream: Any) -> None:
+    def _go(self, stream: Ask) -> None:
         if stream.expect:
             stream.expect = False
             stream.upload()
 
     def ResponseReceived(self, event: Any) -> None:
         """The final response."""
-        stream = self.streams.get(event.stream_id)
+        stream = self._asked_on(event.stream_id)
         if stream is None or stream.request is None:
             return
         stream.heard = self.heard
@@ -235,7 +239,8 @@ class Client(Link):
         else:
             self.watch(self.context.timeouts.response_stall or inf)
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
+        assert isinstance(stream, Ask)
         stream.fire()
 
     def PingAcknowledged(self, event: Any) -> None:
@@ -245,10 +250,10 @@ class Client(Link):
 
     # -- ends
 
-    def forget(self, stream: Any) -> None:
-        before = self.capacity
+    def forget(self, stream: Stream) -> None:
+        full = len(self.streams) >= self.limit
         super().forget(stream)
-        if not before and self.capacity:
+        if full and self.capacity:
             self.ready(self)
 
     def GoAwayReceived(self, event: Any) -> None:
@@ -273,7 +278,7 @@ class Client(Link):
         if not self.streams:
             self.rest()
 
-    def dropped(self, stream: Any, code: int) -> Abort:
+    def dropped(self, stream: Stream, code: int) -> Abort:
         name = code_name(code)
         if code == REFUSED_STREAM and stream.response is None:
             return Abort(
@@ -287,7 +292,7 @@ class Client(Link):
             return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="connection_terminated")
         return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
 
-    def spoilt(self, stream: Any, text: str) -> Abort:
+    def spoilt(self, stream: Stream, text: str) -> Abort:
         error = "http_response_header_section_size" if "too large" in text else "http_protocol_error"
         return Abort(f"bad response: {text}", UPSTREAM, 502, NEVER, error=error)
 
@@ -333,6 +338,7 @@ class Client(Link):
             if self.dead:
                 return inf
         for stream in list(self.streams.values()):
+            assert isinstance(stream, Ask)
             left = min(left, self._late_stream(now, times, stream))
         return left
 
@@ -354,7 +360,7 @@ class Client(Link):
             return self._leave_it(Abort("no sign of life from the upstream", UPSTREAM, 504, IDEMPOTENT))
         return self._pinged + ping - now
 
-    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_stream(self, now: float, times: Timeouts, stream: Ask) -> float:
         """Of one request: its window, its answer."""
         left, stall = inf, times.upstream_stall
         if stream.expect and now >= stream.moved + CONTINUE:
@@ -375,7 +381,7 @@ class Client(Link):
             return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
         return min(left, self._late_head(now, times, stream))
 
-    def _late_head(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_head(self, now: float, times: Timeouts, stream: Ask) -> float:
         seconds = times.response_head
         if not seconds:
             return inf
@@ -387,7 +393,7 @@ class Client(Link):
             return self._end(stream, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
         return left
 
-    def _end(self, stream: Any, reason: Abort) -> float:
+    def _end(self, stream: Ask, reason: Abort) -> float:
         stream.cancel(CANCEL)
         stream.lost(reason)
         return inf
@@ -397,3 +403,7 @@ class Client(Link):
         self.why = reason
         self.abort()
         return inf
+
+
+classImplements(Client, IClientConnection)
+specialised(Client)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.connection import Connection
 from protogate.errors import Abort
@@ -39,18 +39,21 @@ from protogate_http.frames2 import (
     code_name,
     goaway,
 )
-from protogate_http.stream2 import LOW, Broken, spoiled
+from protogate_http.stream2 import LOW, Broken, Stream, spoiled
 
 if TYPE_CHECKING:
     from protogate.context import Context
+    from protogate_http.ask2 import Ask
     from protogate_http.options2 import Options
-    from protogate_http.stream2 import Ask
 
 SLACK: Final = 1 << 20
 """Bytes that a peer which takes nothing may send beyond what it has windows for."""
 
 
-@implementer(IConnection)
+_handlers: Final[dict[type, dict[type, Callable[[Any, Any], None] | None]]] = {}
+"""What takes each kind of event, on either side: the method that is called as it is."""
+
+
 class Link(Connection):
     """
     @ivar streams: the requests under way, by number.
@@ -64,59 +67,56 @@ class Link(Connection):
     @ivar half: credit that a stream is owed is given back from that many bytes on.
     """
 
-    why: Abort | None = None
-    newest = 0
-    handlers: dict[type, Callable[[Any, Any], None] | None] = {}  # noqa: RUF012 - each side has its own
-
     def __init__(self, context: Context, options: Options, engine: str, client: bool) -> None:
         """
         @param engine: its name, L{protogate_http.engine2.ENGINES}.
         """
         super().__init__(context)
+        self.why: Abort | None = None
+        self.newest = 0
         self.options = options
         shape = options.shape(client, context.limits)
+        self.engine: Any
         self.engine, self._hello = make(engine, shape)
+        self._handlers = _handlers.setdefault(type(self), {})
         self.budget = Budget(options, self.now)
         self.walker = Walker(self.budget, options.continuations, not client)
         # Half a window; of all streams together half of the connection's at most, else what is owed to them stops them.
         self.half = min(shape.window, shape.total // shape.streams) >> 1
         self._deaf = self._patient = shape.total + SLACK  # bytes that may still come while it takes nothing
         self._resets: set[int] = set()  # by whomever, of which the engine has not told that they are over
-        self.streams: dict[int, Any] = {}
-        self.blocked: dict[int, Any] = {}
-        self.late_ones: list[Any] = []
+        self.streams: dict[int, Stream] = {}
+        self.blocked: dict[int, Stream] = {}
+        self.late_ones: list[Stream] = []
         self.leaving: list[Ask] = []
-        self._new: list[Any] = []
+        self._new: list[Stream] = []
         self._asked = False  # pull() is to be called …
         self._batches = False  # … when the turn is over, rather than at once
         self._reading = self._pulling = False
         self.heard, self.began = self.now(), 0.0
 
     def halves(self) -> Collection[Half]:
-        return self.streams.values()
+        found: Any = self.streams.values()
+        return found  # type: ignore[no-any-return]
 
     # -- for the sides to fill in
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
         """This read is used up: hand the message on."""
         raise NotImplementedError
 
-    def opened(self, stream: Any) -> None:
-        """A stream has its number."""
-        self.streams[stream.number] = stream
-
-    def grown(self, stream: Any) -> None:
+    def grown(self, stream: Stream) -> None:
         """More of a body came."""
 
     def most_trailers(self) -> int:
         """Bytes that trailers of the peer may have."""
         raise NotImplementedError
 
-    def dropped(self, stream: Any, code: int) -> Abort:
+    def dropped(self, stream: Stream, code: int) -> Abort:
         """Why the peer reset a stream."""
         raise NotImplementedError
 
-    def spoilt(self, stream: Any, text: str) -> Abort:
+    def spoilt(self, stream: Stream, text: str) -> Abort:
         """Why we reset a stream: the peer made a mistake."""
         raise NotImplementedError
 
@@ -179,7 +179,7 @@ class Link(Connection):
 
     def events(self) -> None:
         """Take what the engine has to tell."""
-        handlers = self.handlers
+        handlers = self._handlers
         for event in self.engine.events():
             kind = type(event)
             if kind not in handlers:
@@ -255,7 +255,7 @@ class Link(Connection):
     def hidden(self, number: int) -> None:
         """The engine refused a message that it never showed."""
 
-    def lose(self, stream: Any, reason: Abort) -> None:
+    def lose(self, stream: Stream, reason: Abort) -> None:
         """What came on it makes no sense."""
         stream.lost(reason)
 
@@ -327,7 +327,7 @@ class Link(Connection):
 
     def _give_up(self) -> None:
         late, self.late_ones = self.late_ones, []
-        stream: Any
+        stream: Stream
         for stream in late:
             if stream.number not in self.streams:
                 continue
@@ -339,14 +339,14 @@ class Link(Connection):
         if data:
             self.put(data)
 
-    def queued(self, stream: Any) -> int:
+    def queued(self, stream: Stream) -> int:
         """Bytes of it that the engine holds."""
         try:
             return int(self.engine.queued_body_size(stream.number))
         except ERRORS:
             return 0
 
-    def block(self, stream: Any) -> None:
+    def block(self, stream: Stream) -> None:
         """Pause its body until the engine holds less."""
         outgoing = stream.outgoing
         if outgoing is not None:
@@ -369,10 +369,9 @@ class Link(Connection):
         self.full = False
         self._deaf = self._patient
         self.pull()
-        half: Any
-        for half in list(self.halves()):
-            if not self.full and half.outgoing is not None and half.number not in self.blocked:
-                half.outgoing.resumeProducing()
+        for stream in list(self.streams.values()):
+            if not self.full and stream.outgoing is not None and stream.number not in self.blocked:
+                stream.outgoing.resumeProducing()
 
     def flushed(self, whole: bool) -> None:
         if not self.leaving:
@@ -392,6 +391,47 @@ class Link(Connection):
                 ask.ledger.sent = now
         self.leaving = still
 
+    # What streams have the engine send; whether it took it.  Of a stream that is over it tells with its next events.
+
+    def respond(self, number: int, fields: list[Any], ends: bool) -> bool:
+        """HEADERS of the final response."""
+        try:
+            self.engine.send_response(number, fields, end_stream=ends)
+        except ERRORS:
+            return False
+        self.due()
+        return True
+
+    def interim(self, number: int, fields: list[Any]) -> bool:
+        """HEADERS of an interim one."""
+        try:
+            self.engine.send_informational_response(number, fields)
+        except ERRORS:
+            return False
+        self.due()
+        return True
+
+    def data(self, number: int, data: bytes) -> bool:
+        """DATA."""
+        try:
+            self.engine.send_data(number, data)
+        except ERRORS:
+            return False
+        self.due()
+        return True
+
+    def finish(self, number: int, trailers: list[Any] | None) -> bool:
+        """END_STREAM, behind the DATA that there is, and trailers."""
+        try:
+            if trailers:
+                self.engine.send_trailers(number, trailers)
+            else:
+                self.engine.end_stream(number)
+        except ERRORS:
+            return False
+        self.due()
+        return True
+
     def reset(self, number: int, code: int) -> None:
         """RST_STREAM."""
         try:
@@ -403,7 +443,7 @@ class Link(Connection):
 
     # -- ends
 
-    def forget(self, stream: Any) -> None:
+    def forget(self, stream: Stream) -> None:
         """A stream is no more."""
         if self.streams.pop(stream.number, None) is not None:
             self.blocked.pop(stream.number, None)
@@ -454,7 +494,10 @@ class Link(Connection):
         self.spend(RST_STREAM)
 
 
-def judged(stream: Any, code: int) -> str:
+classImplements(Link, IConnection)
+
+
+def judged(stream: Stream, code: int) -> str:
     """What an engine can have found, which says no more than a code."""
     if code == PROTOCOL_ERROR and stream.due is not None:
         return "content that is not as long as content-length says, or malformed trailers"

@@ -20,6 +20,7 @@ from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
 from protogate.message import Peer, Request, peer_of
+from protogate_http.answer2 import Answer
 from protogate_http.engine2 import ERRORS
 from protogate_http.fields2 import asked
 from protogate_http.frames2 import (
@@ -32,7 +33,7 @@ from protogate_http.frames2 import (
 )
 from protogate_http.link2 import Link
 from protogate_http.semantics import leftovers
-from protogate_http.stream2 import Answer
+from protogate_http.stream2 import Stream
 from protogate_http.wire1 import Bad
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ PATIENT: Final = 3.0
 """Seconds after which that is taken for granted."""
 
 
-@specialised
 class Server(Link):
     """
     A connection from a client.
@@ -53,15 +53,13 @@ class Server(Link):
     @ivar final: it drains, and the client has heard of it.
     """
 
-    handlers = {}  # noqa: RUF012
-    final = False
-    _quiet = 0.0  # since when there is no request
-    _barrier = inf  # when the PING behind the first GOAWAY is no longer waited for
-
     def __init__(self, service: IService, context: Context, options: Options, engine: str) -> None:
         super().__init__(context, options, engine, False)
         self.service = service
         self.peer = Peer()
+        self.final = False
+        self._quiet = 0.0  # since when there is no request
+        self._barrier = inf  # when the PING behind the first GOAWAY is no longer waited for
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -82,7 +80,8 @@ class Server(Link):
             self.reset(number, REFUSED_STREAM)
             self.gave_up()
             return
-        half = self.streams[number] = Answer(self)
+        half = Answer(self)
+        self.streams[number] = half
         half.number = number
         half.heard = half.moved = half.mark = self.heard
         ends = event.end_stream
@@ -154,7 +153,8 @@ class Server(Link):
         half.open(request, self.began)
         self._new.append(half)
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
+        assert isinstance(stream, Answer)
         request = stream.request
         if request is None:  # reset within the same read: it costs nobody anything
             return
@@ -164,25 +164,28 @@ class Server(Link):
         if stream.number not in self.streams and request.malformed is not None:  # nobody hears the answer
             stream.lost(request.malformed)
 
-    def lose(self, stream: Any, reason: Abort) -> None:
-        if stream in self._new:  # it will have its record, as every request that is none
+    def lose(self, stream: Stream, reason: Abort) -> None:
+        if stream in self._new and stream.request is not None:  # it will have its record, as all that are none
             stream.request.malformed = reason
         else:
             stream.lost(reason)
 
-    def grown(self, stream: Any) -> None:
-        most = self.context.limits.body
-        if most and stream.reading == OPEN and stream.ledger.received > most and stream.request.upgrade is None:
+    def grown(self, stream: Stream) -> None:
+        most, ledger, request = self.context.limits.body, stream.ledger, stream.request
+        if not most or ledger is None or request is None:
+            return
+        if ledger.received > most and stream.reading == OPEN and request.upgrade is None:
+            assert isinstance(stream, Answer)
             self.context.count("body_too_large")
             text = "content too large"
             stream.broken(Abort(text, CLIENT, 413, error="http_request_error", detail=text))
 
     # -- ends
 
-    def dropped(self, stream: Any, code: int) -> Abort:
+    def dropped(self, stream: Stream, code: int) -> Abort:
         return CLIENT_GONE  # its RST_STREAM was counted when it came
 
-    def spoilt(self, stream: Any, text: str) -> Abort:
+    def spoilt(self, stream: Stream, text: str) -> Abort:
         return Abort(text, CLIENT, 400, error="http_request_error", detail=text)
 
     def blame(self, text: str) -> Abort:
@@ -272,6 +275,7 @@ class Server(Link):
         if self.dead:
             return inf
         for stream in list(self.streams.values()):
+            assert isinstance(stream, Answer)
             left = min(left, self._late_stream(now, times, stream))
         return min(left, self._barrier - now)
 
@@ -294,7 +298,7 @@ class Server(Link):
             left = min(left, idle)
         return left
 
-    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_stream(self, now: float, times: Timeouts, stream: Answer) -> float:
         """Of one request: what its client takes, and what it sends."""
         left, stall = inf, times.client_stall
         held = self.queued(stream)
@@ -307,7 +311,10 @@ class Server(Link):
                 self._end(stream, timeout(Phase.CLIENT_STALL, CLIENT, stall))
                 return inf
             left = min(left, due, self.look())
-        if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:
+        request = stream.request
+        if request is None or request.upgrade is not None:
+            return left
+        if stream.reading == OPEN and not stream.paused and not stream.expect:
             wait, reason = upload(stream, now, times, self.context.count)
             if reason is not None:
                 self._slow(stream, reason)
@@ -315,14 +322,14 @@ class Server(Link):
             left = min(left, wait)
         return left
 
-    def _slow(self, stream: Any, reason: Abort) -> None:
+    def _slow(self, stream: Answer, reason: Abort) -> None:
         """An upload that stands still: an answer, if there was none."""
         if stream.response is None:
             stream.broken(reason)
         else:
             self._end(stream, reason)
 
-    def _end(self, stream: Any, reason: Abort) -> None:
+    def _end(self, stream: Answer, reason: Abort) -> None:
         stream.lost(reason)
         stream.cancel(CANCEL)
 
@@ -332,3 +339,6 @@ class Server(Link):
         self.put(goaway(self.newest, NO_ERROR, reason.reason))
         self.send()
         self.abort()
+
+
+specialised(Server)
