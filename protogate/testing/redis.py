@@ -13,6 +13,7 @@ function does what its Lua does is for a test with a real Redis to show.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil, floor
 from typing import Any
 
 import hiredis
@@ -177,3 +178,20 @@ def encoded(value: Any) -> bytes:
     if isinstance(value, bytes):
         return b"$%d\r\n%b\r\n" % (len(value), value)
     return b"*%d\r\n" % len(value) + b"".join(encoded(each) for each in value)
+
+
+def gcra(server: RedisServer, keys: list[bytes], args: list[bytes]) -> list[int]:
+    """Does what L{protogate.governance.gcrascript.GCRA} does."""
+    each, burst = float(args[0]), float(args[1])
+    wanted, least = int(args[2]), min(int(args[3]), burst)
+    now = server.now() * 1e6
+    kept = server.get(keys[0])
+    used = 0.0 if kept is None else min(max(kept[0] - now, 0.0) / kept[1], burst)
+    left = burst - used
+    given = min(wanted, floor(left + 0.0001))
+    if given < least:
+        return [0, ceil((least - left) * each), floor(left)]
+    left = max(left - given, 0.0)
+    ahead = (burst - left) * each
+    server.put(keys[0], (now + ahead, each), (ceil(ahead / 1000) + 1000) / 1000)
+    return [given, ceil((1 - left % 1) * each) if given < wanted else 0, floor(left)]
