@@ -44,6 +44,8 @@ ENGINES: Final = ("ngh2", "h2") if ngh2 is not None else ("h2",)
 """Those installed, best first."""
 ERRORS: Final[tuple[type[Exception], ...]] = (H2Error,) if ngh2 is None else (H2Error, ngh2.NGH2Error)
 """What a call on a stream, or a connection, that is over raises."""
+TOO_MUCH: Final[tuple[type[Exception], ...]] = () if ngh2 is None else (ngh2.DenialOfServiceError,)
+"""Those of them that say: more than it takes.  (h2 says so in ConnectionClosed.)"""
 
 
 def _ngh2(shape: Shape) -> Any:

@@ -23,6 +23,9 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 END_STREAM: Final = 1
 ACK: Final = 1
 END_HEADERS: Final = 4
+PADDED: Final = 8
+PRIORITIES: Final = 32
+"""A HEADERS that says what its stream depends on."""
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first (RFC 9113, 3.4)."""

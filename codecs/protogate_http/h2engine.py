@@ -4,7 +4,8 @@ C{h2} behind the seam of L{protogate_http.engine2}.
 Rules
 - Frames are handed to h2 one by one, so that what it says of one is not lost in what the next one does.
 - A queue for each stream: h2 refuses what the window does not allow.
-- h2 never sees a GOAWAY, since it would refuse every frame after it.
+- h2 never sees a GOAWAY, since it would refuse every frame after it, nor which stream depends on which: nothing about
+  that is an error any more (RFC 9113, 5.3.2).
 - A stream is over when its last frame was taken: else who reads no answers could have any number of them.
 - Its own checks of fields and of content-length are off: L{protogate_http.fields2} and the streams make them.
 """
@@ -30,7 +31,10 @@ from protogate_http.frames2 import (
     GOAWAY,
     HEADERS,
     LAST,
+    PADDED,
     PREFACE,
+    PRIORITIES,
+    PRIORITY,
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
@@ -212,14 +216,28 @@ class H2Engine:
             return self._broken(ErrorCodes.PROTOCOL_ERROR, "RST_STREAM on an idle stream")  # RFC 9113, 6.4
         elif kind == WINDOW_UPDATE and len(data) == 13 and data[9] & 0x80:
             data = data[:9] + bytes((data[9] & 0x7F,)) + data[10:]  # a reserved bit (RFC 9113, 6.9)
-        if kind == GOAWAY and not self._block and len(data) >= 17 and data[5:9] == b"\0\0\0\0":
-            last, code = struct.unpack(">II", data[9:17])
-            self._leaves = True
-            self._events.append(GoAwayReceived(last_stream_id=last & 0x7FFFFFFF, error_code=code, debug_data=data[17:]))
-            return True
+        if not self._block and self._kept(kind, data):
+            return not self._over
+        if kind == HEADERS and flags & PRIORITIES:
+            at = 10 if flags & PADDED else 9
+            if len(data) >= at + 5:
+                data = data[:at] + b"\0\0\0\0" + data[at + 4 :]
         if kind in (HEADERS, CONTINUATION):
             self._block = not flags & END_HEADERS
         return self._take(data)
+
+    def _kept(self, kind: int, data: bytes) -> bool:
+        """Whether that is a frame that h2 does not get to see."""
+        if kind == PRIORITY:
+            if len(data) != 14:
+                self._broken(ErrorCodes.FRAME_SIZE_ERROR, "PRIORITY of another length")
+            return True
+        if kind == GOAWAY and len(data) >= 17 and data[5:9] == b"\0\0\0\0":
+            last, code = struct.unpack(">II", data[9:17])
+            self._leaves = True
+            self._events.append(GoAwayReceived(last_stream_id=last & LAST, error_code=code, debug_data=data[17:]))
+            return True
+        return False
 
     def _idle(self, number: int) -> bool:
         """Whether nobody has opened that stream, or a later one of the same side, yet."""

@@ -22,7 +22,7 @@ from protogate.connection import Connection
 from protogate.errors import Abort
 from protogate.halves import ENDED, OPEN, Half
 from protogate.interfaces import IConnection
-from protogate_http.engine2 import ERRORS, make
+from protogate_http.engine2 import ERRORS, TOO_MUCH, make
 from protogate_http.frames2 import (
     DATA,
     ENHANCE_YOUR_CALM,
@@ -160,7 +160,7 @@ class Link(Connection):
             self.fail("malformed_frame", wrong.code, str(wrong))
         except ERRORS as error:
             self.events()
-            self.ended_by(PROTOCOL_ERROR, str(error))
+            self.ended_by(ENHANCE_YOUR_CALM if isinstance(error, TOO_MUCH) else PROTOCOL_ERROR, str(error))
         finally:
             self._reading = False
             self._fire_new()

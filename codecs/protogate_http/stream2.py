@@ -216,8 +216,8 @@ class Stream:
     def done(self) -> None:
         """Both directions ended cleanly."""
         if self.came and self.writing == ENDED:
-            return  # when its last byte has left, the engine will tell
-        if self.writing == CUT:  # the peer answered without waiting for the rest
+            self.link.watch(self.link.look())  # when its last byte has left, the engine will tell
+        elif self.writing == CUT:  # the peer answered without waiting for the rest
             self.cancel(CANCEL)
         else:  # so did we: RST_STREAM once END_STREAM has left, not instead of it (RFC 9113, 8.1)
             link = self.link
