@@ -35,6 +35,8 @@ from protogate.exchange.plan import Plan
 from protogate.governance import means as governance
 from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
+from protogate.governance.redis import Redis, Redises
+from protogate.governance.redissettings import RedisSettings
 from protogate.governance.reserve import reserve
 from protogate.interfaces import IService
 from protogate.loading import Loading
@@ -159,6 +161,7 @@ class GatewayService(Service):
         self._renewal = Renewal(reactor, self.wheel, self._renewed, self.counters.count, is_native(reactor))
         self._old: dict[weakref.ref[Plan], list[Any]] = {}
         self._lives = Lives()
+        self._redises: Redises | None = None
         self.workers = 1
 
     # -- life
@@ -223,6 +226,8 @@ class GatewayService(Service):
 
     def _stopped(self, _: object) -> Deferred[Any]:
         self._lives.stop()
+        if self._redises is not None:
+            self._redises.stop()
         if self.clusters is None:
             return self._closed(None)
         return self.clusters.stop().addCallback(self._closed)
@@ -376,7 +381,14 @@ class GatewayService(Service):
             count=bound.count,
             services=clusters,
             workers=self.workers,
+            stores=self._store,
         )
+
+    def _store(self, settings: RedisSettings) -> Redis:
+        """The connection to a Redis, for modules."""
+        if self._redises is None:
+            self._redises = Redises(self._reactor, self.wheel, self.counters.count)
+        return self._redises.take(settings)
 
     def _renewed(self, sides: Sides) -> None:
         """Certificates, keys or authorities were renewed: for handshakes from now on."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, Final
 
-from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
-
 from protogate.config.address import host_name
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -96,6 +94,9 @@ def secure(settings: RedisSettings) -> RedisSettings:
     """
     if not settings.tls:
         return settings
+    # Not at import: it takes OpenSSL along, which most processes do without.
+    from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates  # noqa: PLC0415
+
     trusted = None
     if settings.authorities:
         parts = settings.authorities.split(_BEGIN)[1:]

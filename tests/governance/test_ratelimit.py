@@ -421,3 +421,32 @@ def test_a_reload_gives_nothing_away():
         assert gateway.ask(GET)[9:12] == b"429"
         gateway.advance(60.1)
         assert [gateway.ask(GET)[9:12] for _ in range(3)] == [b"204", b"204", b"429"]
+
+
+def test_two_gateways_share_a_limit_and_live_without_their_store():
+    text = (
+        CONFIG[: CONFIG.index("modules")]
+        + """
+modules:
+  - name: rateLimit
+    actionParam: {limit: 4/d, name: api, redis: {url: "redis://192.0.2.9"}, whenStoreFails: closed}
+"""
+    )
+    with MemoryGateway(text) as gateway:
+        gateway.upstream("192.0.2.7", 80, OK)
+        server = RedisServer(gateway.reactor.seconds, {GCRA: gcra})
+        gateway.advance(1)
+        assert gateway.ask(GET)[9:12] == b"429", "there is no store yet"
+        gateway.reactor.listenTCP(6379, server, interface="192.0.2.9")
+        gateway.advance(5)
+        # The other gateway is one more user of the same store.
+        gcra(server, [b"protogate:rate:api:127.0.0.1"], [b"21600000000", b"4", b"2", b"1"])
+        assert [gateway.ask(GET)[9:12] for _ in range(3)] == [b"204", b"204", b"429"]
+        assert gateway.reload(text.replace("4/d", "5/d"))
+        gateway.advance(0.2)
+        assert [gateway.ask(GET)[9:12] for _ in range(2)] == [b"204", b"429"]
+        assert gateway.service.counters.counts["redis_ok"] >= 3
+        server.drop()
+        assert gateway.ask(GET)[9:12] == b"429"
+        assert {record.status for record in gateway.records} == {204, 429}
+    assert server.connections == []
