@@ -16,9 +16,9 @@ The events of read(), which never ends:
     bytes                   some of its content
     a list                  its end, with its trailers; L{protogate.ordered.link.END} = none
 
-C{ValueError} says that this is not the protocol, an L{protogate.errors.Abort} what to answer.  Either ends the
-connection, since what follows has no beginning.  A request that is framed well but may not be asked is given with
-C{malformed} set: it is answered with an error, its content is thrown away, and the next one is served.
+C{ValueError} (or C{RecursionError}) says that this is not the protocol, an L{protogate.errors.Abort} what to answer.
+Either ends the connection, since what follows has no beginning.  A request that is framed well but may not be asked is
+given with C{malformed} set: it is answered with an error, its content is thrown away, and the next one is served.
 
 Rules
 - What was read goes into a body first, in one piece; a message is handed on when the read is used up.

@@ -5,6 +5,7 @@ Rules
 - One request at a time: whoever wants more has the pool make more connections.
 - It is used again only when request and response were complete, and not one byte came that belonged to no response.
 - Its clock for the response starts when the request was flushed, not when it was written.
+- Whatever was read before the upstream closed counts, also what a body that is paused could not take.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Body
-from protogate.errors import ALWAYS, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
+from protogate.connection import LOOKS
+from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, timeout
 from protogate.halves import ENDED, OPEN, Calling, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import Field, Request, Response
@@ -33,6 +36,8 @@ _EVENTS: Final = {
     Phase.RESPONSE_HEAD: "response_head_timeout",
     Phase.RESPONSE_STALL: "response_stall_timeout",
 }
+
+_log = Logger()
 
 
 class Ask(Flow, Calling):
@@ -66,7 +71,8 @@ class Client(Link):
         super().__init__(context)
         self.ready, self.capacity = ready, 0
         self._heard = False  # some of the answer was read
-        self._since = 0.0  # when the request was seen unsent last
+        self._since = 0.0  # when the last byte of the request was written, or found to have left
+        self._stuck = False  # some of it was still to leave when somebody looked last
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -84,6 +90,9 @@ class Client(Link):
             start = self.head(request, owed)
         except Abort as reason:
             return fail(reason)
+        except Exception:
+            _log.failure("head() may raise Abort")
+            return fail(Abort("internal error", GATEWAY, 500))
         half = self.half = Ask(self)
         half.start, self._owed = start, owed
         self.capacity, self._held, self._heard = 0, False, False
@@ -95,9 +104,10 @@ class Client(Link):
 
     def given(self, half: Any, trailers: Sequence[Field] | None) -> None:
         super().given(half, trailers)
-        self._since = self.now()
+        self._since, self._stuck = self.now(), False
         if half.ledger is not None:
             half.ledger.sent = self._since
+        self.watch((self.context.timeouts.response_head or inf) / LOOKS)
 
     # -- reading
 
@@ -164,7 +174,24 @@ class Client(Link):
         retry = NEVER if self._heard else IDEMPOTENT
         return Abort("the upstream closed before its response was complete", UPSTREAM, 502, retry)
 
+    def _eof(self) -> None:
+        self._rest()
+        if self.half is not None:
+            self.abort()
+        else:
+            self.close()
+
+    def _rest(self) -> None:
+        """What was read and waits goes into the body, which holds it (C{AHEAD} at most)."""
+        self.draining, self.capacity = True, 0
+        for _ in range(2):  # the first write that cannot pass pauses us, once
+            if self.half is not None and len(self.input) and not self._looping:
+                self._held = False
+                self._loop()
+
     def connectionLost(self, reason: Failure) -> None:
+        if not self.dead:
+            self._rest()
         self.capacity = 0
         super().connectionLost(reason)
 
@@ -193,13 +220,16 @@ class Client(Link):
         stall = times.upstream_stall
         if stall and self.stalled(now) >= stall:
             return self._late(Phase.UPSTREAM_STALL, stall)
-        if half.writing == OPEN or self.unsent():
-            self._since = self.heard = now  # it is not this side that is waited for
-            return self.look()
+        stuck = half.writing == OPEN or self.unsent() > 0
+        if stuck or self._stuck:
+            self._since = self.heard = now  # it was not this side that was waited for
+            self._stuck = stuck
         if half.response is None:
             phase, since, seconds = Phase.RESPONSE_HEAD, self._since, times.response_head
         else:
             phase, since, seconds = Phase.RESPONSE_STALL, now if self._held else self.heard, times.response_stall
+        if stuck:
+            return min(self.look(), (seconds or inf) / LOOKS)
         left = since + seconds - now if seconds else inf
         return left if left > 0 else self._late(phase, seconds)
 

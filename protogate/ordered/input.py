@@ -40,25 +40,32 @@ class Input:
 
         @raise ValueError: that is more than C{most} bytes.
         """
+        looked = 0  # bytes in which no end begins
         while True:
             data, at = self._data, self._at
-            stop = data.find(end, at, at + most + len(end))
+            stop = data.find(end, at + looked, at + most + len(end))
             if stop >= 0:
                 self._at = stop + len(end)
                 return data[at:stop]
             if len(data) - at >= most + len(end):
                 raise ValueError("a line that is too long")
+            looked = max(len(data) - at - len(end) + 1, 0)
             yield None
 
     def exactly(self, size: int) -> Generator[None, None, bytes]:
         """The next C{size} bytes, whole."""
-        while len(self) < size:
-            yield None
-        at, self._at = self._at, self._at + size
-        return self._data[at : at + size]
+        parts = []  # taken out at once: what waits is copied with each read
+        for piece in self.pieces(size):
+            if piece is None:
+                yield None
+            else:
+                parts.append(piece)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def pieces(self, size: int) -> Generator[bytes | None, None, None]:
         """The next C{size} bytes, as they come."""
+        if size < 0:
+            raise ValueError("a size below zero")
         while size:
             at = self._at
             piece = self._data[at : at + size]

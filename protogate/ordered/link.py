@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from protogate.connection import Connection
 from protogate.errors import GATEWAY, Abort
@@ -29,6 +32,8 @@ AHEAD: Final = 65536
 
 Event = tuple[Request | Response, int | None] | bytes | list[Field] | None
 Events = Generator[Event, None, None]
+
+_log = Logger()
 
 
 class Flow:
@@ -54,6 +59,7 @@ class Flow:
         self.connection.hold(False)
 
 
+@implementer(IHalfCloseableProtocol)
 class Link(Connection):
     """
     What both sides share.
@@ -152,23 +158,31 @@ class Link(Connection):
                     self._take(event)
         except Abort as reason:
             self._bad(reason)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._bad(str(error))
+        except Exception:
+            _log.failure("read() may raise Abort and ValueError, and must not end")
+            self._bad(Abort("internal error", GATEWAY, 500))
         finally:
             self._looping = False
             self.uncork()
-        if self.dead:
-            return
+        if not self.dead:
+            self._choke()
+
+    def _choke(self) -> None:
+        """What is more than may wait here, waits with the kernel."""
         choked = len(self.input) > AHEAD and not self._wants()
         if choked is not self._choked:
-            self._choked = not self._choked
-            (self.transport.pauseProducing if self._choked else self.transport.resumeProducing)()
+            self._choked = choked
+            (self.transport.pauseProducing if choked else self.transport.resumeProducing)()
 
     def _take(self, event: tuple[Request | Response, int | None] | bytes | list[Field]) -> None:
         if isinstance(event, bytes):
             self._more(event)
         elif isinstance(event, tuple):
             self._inside, self._coming = True, event[1]
+            if self._coming is not None and self._coming < 0:
+                raise ValueError("content of less than nothing")
             self._headed(*event)
         elif self._coming:
             raise ValueError("content that ended too soon")
@@ -245,6 +259,20 @@ class Link(Connection):
         half.abort(Abort("a body was not as long as it said", GATEWAY, 500))
 
     # -- ends
+
+    def readConnectionLost(self) -> None:
+        """Twisted: the peer says no more."""
+        if not self.dead:
+            self._eof()
+        elif self.lingering:
+            self._leave()
+
+    def writeConnectionLost(self) -> None:
+        """Twisted: our half is closed, as we wanted."""
+
+    def _eof(self) -> None:
+        """The peer says no more."""
+        raise NotImplementedError
 
     def end(self) -> None:
         super().end()

@@ -5,6 +5,8 @@ Rules
 - What is framed well but may not be asked is answered with an error, and the next request is served.  What is not
   framed well gets one answer, and ends the connection: nothing that follows is ever taken for a request.
 - While it drains, a request that was on its way is still answered.
+- FIN while an answer is owed means that the client left.
+- Who has sent many requests in one piece does not keep the others waiting: C{TURN} are answered in a turn of the loop.
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
 
 DRAIN: Final = 65536
 """Bytes of a request that nobody wants, which are read to keep the connection."""
+TURN: Final = 64
+"""Requests in a row after which everybody else has a turn."""
 QUIET: Final = 3.0
 """Seconds that an idle connection which drains waits for a request that may be on its way."""
 _EVENTS: Final = {
     Phase.CLIENT_HEADER: "client_header_timeout",
+    Phase.CLIENT_IDLE: "client_idle_timeout",
     Phase.CLIENT_STALL: "client_stall_timeout",
     Phase.CLIENT_MIN_RATE: "client_min_rate_timeout",
 }
@@ -66,7 +71,8 @@ class Server(Link):
         self._deaf = False  # what was read made no sense: nothing of it is read any more
         self._drained = 0  # bytes of a request that nobody wanted
         self._begun: float | None = None  # when the first byte of a head was read
-        self._idle = self.now()
+        self._idle = self._free = self.now()  # when the last answer was out, and when the next request could be read
+        self._served, self._rests = 0, False  # requests in a row, and whether everybody else has a turn
         self._window, self._got = 0.0, 0  # when the window of clientMinRate began, and what had been received by then
 
     def drop(self, response: Response) -> None:
@@ -88,7 +94,7 @@ class Server(Link):
             if self._begun is None and len(self.input):
                 self._begun = self.heard
                 self.watch(self.context.timeouts.client_header or inf)
-            return not self.full
+            return not (self.full or self._rests)
         return self._inside and not (self._held or self._deaf or self._drained > DRAIN)
 
     def _headed(self, message: Request, length: int | None) -> None:
@@ -142,10 +148,12 @@ class Server(Link):
         self.half.begin(self.service)
 
     def _bad(self, reason: Abort | str) -> None:
-        """One answer, and nothing after it."""
-        reason = refused(reason) if isinstance(reason, str) else reason
-        fresh, self._fresh, self._deaf, half = self._fresh, False, True, self.half
         self.context.count("malformed_request")
+        self._refuse(refused(reason) if isinstance(reason, str) else reason)
+
+    def _refuse(self, reason: Abort) -> None:
+        """One answer, and nothing after it."""
+        fresh, self._fresh, self._deaf, half = self._fresh, False, True, self.half
         if half is None:
             fresh, half = True, Answer(self)
             request = Request(b"", b"/", protocol=self.protocol, peer=self.peer)
@@ -162,6 +170,7 @@ class Server(Link):
     def resumeProducing(self) -> None:
         super().resumeProducing()
         if self.half is None:
+            self._free = self.now()
             self._loop()
 
     # -- writing
@@ -193,14 +202,31 @@ class Server(Link):
             self._next()
 
     def _next(self) -> None:
-        self.half = None
+        self.half, self._free = None, self.now()
         self.watch(self.context.timeouts.client_idle or inf)
+        self._served += 1
+        if self._served % TURN == 0 and len(self.input):
+            self._rests = True
+            self.context.wheel.soon(self._rested)
+        self._loop()
+
+    def _rested(self) -> None:
+        self._rests = False
         self._loop()
 
     def _finish(self) -> None:
         """Nothing more is answered here."""
         self.half = None
         (self.linger if self._inside or self._deaf or len(self.input) else self.close)()
+
+    def _eof(self) -> None:
+        half = self.half
+        if half is None or half.writing == ENDED:  # nothing is owed any more
+            self.half = None
+            self.close()
+        else:
+            half.lost(CLIENT_GONE)
+            self.abort()
 
     def gone(self, half: Half) -> Abort:
         return CLIENT_GONE
@@ -227,21 +253,24 @@ class Server(Link):
             return self._late(Phase.CLIENT_STALL, stall)
         if half is None:
             if self._begun is not None:
-                phase, since, seconds = Phase.CLIENT_HEADER, self._begun, times.client_header
+                since = now if self.full else max(self._begun, self._free)  # it is he who is waited for, or not
+                phase, seconds = Phase.CLIENT_HEADER, times.client_header
             else:
                 self._idle = now if self.unsent() else self._idle
                 phase, since, seconds = Phase.CLIENT_IDLE, self._idle, times.client_idle
                 seconds = min(seconds or inf, QUIET) if self.draining else seconds
-        elif half.writing == ENDED or (half.reading == OPEN and self._wants()):
+        elif half.writing == ENDED:
             phase, since, seconds = Phase.CLIENT_STALL, self.heard, stall or PATIENCE
-            if half.writing != ENDED and self._slow(now, half):
+        elif half.reading == OPEN and self._wants():
+            phase, since, seconds = Phase.CLIENT_STALL, self.heard, stall
+            if self._slow(now, half):
                 return self._late(Phase.CLIENT_MIN_RATE, WINDOW)
         else:
             return self.look() if half.response is not None or self.unsent() else inf
         left = since + seconds - now if seconds else inf
         if left <= 0:
             return self._late(phase, seconds)
-        return min(left, WINDOW) if times.client_min_rate else left
+        return min(left, WINDOW if times.client_min_rate else inf, self.look() if self.unsent() else inf)
 
     def _slow(self, now: float, half: Any) -> bool:
         """Whether an upload came slower than clientMinRate within the last window."""
@@ -253,12 +282,13 @@ class Server(Link):
 
     def _late(self, phase: Phase, seconds: float) -> float:
         half, reason = self.half, timeout(phase, CLIENT, seconds)
+        if not (phase is Phase.CLIENT_IDLE and self.draining):
+            self.context.count(_EVENTS[phase])
         if phase is Phase.CLIENT_IDLE:
             self.close()
             return inf
-        self.context.count(_EVENTS[phase])
         if half is None or (half.response is None and half.reading == OPEN):
-            self._bad(reason)
+            self._refuse(reason)
             return self.look()
         half.lost(reason)
         self.abort()
