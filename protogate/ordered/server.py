@@ -37,7 +37,6 @@ QUIET: Final = 3.0
 """Seconds that an idle connection which drains waits for a request that may be on its way."""
 _EVENTS: Final = {
     Phase.CLIENT_HEADER: "client_header_timeout",
-    Phase.CLIENT_IDLE: "client_idle_timeout",
     Phase.CLIENT_STALL: "client_stall_timeout",
     Phase.CLIENT_MIN_RATE: "client_min_rate_timeout",
 }
@@ -250,7 +249,7 @@ class Server(Link):
         times, half = self.context.timeouts, self.half
         stall = times.client_stall
         if stall and self.stalled(now) >= stall:
-            return self._late(Phase.CLIENT_STALL, stall)
+            return self._cut(Phase.CLIENT_STALL, stall)  # there is no use in telling him
         if half is None:
             if self._begun is not None:
                 since = now if self.full else max(self._begun, self._free)  # it is he who is waited for, or not
@@ -281,15 +280,22 @@ class Server(Link):
         return bool(got < rate * span)
 
     def _late(self, phase: Phase, seconds: float) -> float:
-        half, reason = self.half, timeout(phase, CLIENT, seconds)
-        if not (phase is Phase.CLIENT_IDLE and self.draining):
-            self.context.count(_EVENTS[phase])
+        """It is too late: an answer if there was none, else the end."""
+        half = self.half
         if phase is Phase.CLIENT_IDLE:
+            if not self.draining:
+                self.context.count("client_idle_timeout")
             self.close()
             return inf
         if half is None or (half.response is None and half.reading == OPEN):
-            self._refuse(reason)
+            self.context.count(_EVENTS[phase])
+            self._refuse(timeout(phase, CLIENT, seconds))
             return self.look()
-        half.lost(reason)
+        return self._cut(phase, seconds)
+
+    def _cut(self, phase: Phase, seconds: float) -> float:
+        self.context.count(_EVENTS[phase])
+        if self.half is not None:
+            self.half.lost(timeout(phase, CLIENT, seconds))
         self.abort()
         return inf
