@@ -102,15 +102,22 @@ class MemoryGateway:
         @param address: of the client.
         """
         raw = Raw()
+        self.connect(_Once(raw), listener, address=address)
+        return raw
+
+    def connect(self, factory: Any, listener: str = "", *, address: tuple[str, int] | None = None) -> None:
+        """
+        Connect what a factory makes to a listener, by its name, or to the first one.
+
+        @param address: of the client.
+        """
         where = self._listener(listener)
-        factory = _Once(raw)
         if where.path:
             self.reactor.connectUNIX(where.path, factory)
         else:
             host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where.host, where.host)
             self.reactor.connectTCP(host, where.port, factory, bindAddress=address)
         self.run()
-        return raw
 
     def ask(self, data: bytes, listener: str = "") -> bytes:
         """Send C{data} on a connection of its own; what came back when all was quiet."""
