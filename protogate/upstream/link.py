@@ -19,7 +19,7 @@ class Link:
     One connection of a pool, from the attempt on.
 
     @ivar connection: None before it is ready and after it has closed.
-    @ivar gate: the request for which alone it is being made, or None.
+    @ivar gate: the request for which it is being made, or None.
     @ivar uses: requests it was given.
     @ivar replaced: whether it is being closed to make room for another one.
     @ivar since: when it was last seen to become idle, seconds on the wheel's clock.
@@ -52,7 +52,7 @@ class Gate(Deferred[Link]):
     it reaches the connection.
 
     @ivar at: when the queue clock runs out, seconds on the wheel's clock.
-    @ivar link: the attempt that is made for this request alone, or None.
+    @ivar link: the attempt that is made for this request, or None.
     @ivar preface: see L{Link}.
     """
 

@@ -8,6 +8,8 @@ Rules
   connection serves the next one.
 - First come, first served, and the connection used last is used next, so that those not needed grow old and are closed.
 - One attempt until a connection has shown what it can carry, then as many as the queue needs.
+- Who must have a fresh connection shares it with others who must, as far as it carries them: one that closes under many
+  requests, or refuses them, is not followed by as many.
 - A failed attempt fails one waiting request, or all when nothing else is up or coming.
 - The queue clock runs for requests that wait for others to finish.  One for which a connection is being made waits for
   that attempt, which has clocks of its own and names the true cause when it fails.
@@ -103,7 +105,7 @@ class Pool:
         self._links: dict[Link, None] = {}
         self._free: dict[Link, None] = {}  # had capacity when last seen; the one idle longest first
         self._attempts: dict[Link, Deferred[None] | None] = {}
-        self._own = 0  # attempts of them that are made for one request alone
+        self._own = 0  # attempts of them that are made for one request first of all
         self._waiting: OrderedDict[Gate, None] = OrderedDict()
         self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
         self._of: dict[bytes, dict[Link, None]] = {}  # those with a preface, by that
@@ -141,7 +143,7 @@ class Pool:
         return self._enter(request, self._waiting, b"")
 
     def fresh(self, request: Request) -> Response | Deferred[Response]:
-        """Like handle(), on a connection that no request has used before: for one that an old connection lost."""
+        """Like handle(), on a connection that is not made yet: for one that an old connection lost."""
         return self._enter(request, self._fresh, b"" if self._announce is None else self._announce(request.peer))
 
     def _handle_of(self, request: Request, preface: bytes) -> Response | Deferred[Response]:
@@ -165,7 +167,7 @@ class Pool:
         queue[gate] = None
         if limit and not self._clock.active:
             self._clock.set(limit)
-        if queue is self._fresh:
+        if len(self._fresh) > self._carried(self._room):
             self._evict()
         self._grow()
         return answer
@@ -214,12 +216,17 @@ class Pool:
         """As many attempts as the queue needs; but one only until a connection has shown what it can carry."""
         while len(self._links) + len(self._attempts) < self.settings.max_per_endpoint:
             shared = len(self._attempts) - self._own
-            if self._fresh:
+            if len(self._fresh) > self._carried():
                 self._attempt(self._fresh.popitem(last=False)[0])
             elif self._waiting and (not shared or (self._each and len(self._waiting) > shared * self._each)):
                 self._attempt(None)
             else:
                 break
+
+    def _carried(self, room: int = 0) -> int:
+        """How many of those who wait for a fresh connection need none more: of the attempts, and of so much room."""
+        each = self._each if self._each and self._announce is None else 1
+        return self._own * (each - 1) + room * each
 
     def _attempt(self, gate: Gate | None) -> None:
         link = Link(self, gate)
@@ -249,6 +256,8 @@ class Pool:
             gate.link = None
             self._own -= 1
             self._pass(gate, link)
+        while self._fresh and self._announce is None and connection.capacity > 0:
+            self._pass(self._fresh.popitem(last=False)[0], link)
         self._ready(link, connection)
         if self._clock_is_late():
             self._late()
@@ -259,7 +268,7 @@ class Pool:
         while waiting and connection.capacity > 0:
             self._pass(waiting.popitem(last=False)[0], link)
         if connection.capacity > 0:
-            if len(self._fresh) > self._room:
+            if len(self._fresh) > self._carried(self._room):
                 self._replace(link, connection)
             elif self._draining:
                 connection.drain()
@@ -343,7 +352,7 @@ class Pool:
         now, nearest = self._wheel.now(), inf
         spared = (len(self._attempts) - self._own) * max(self._each, 1)
         late: list[Gate] = []
-        for queue, first in ((self._fresh, 0), (self._waiting, spared)):
+        for queue, first in ((self._fresh, self._carried()), (self._waiting, spared)):
             for place, gate in enumerate(queue):
                 if gate.at > now:
                     nearest = min(nearest, gate.at)

@@ -6,7 +6,7 @@ A request that may need another attempt.
     IDEMPOTENT     the method is idempotent, the connection had served before (so that it      the same endpoint,
                    was most likely closed while idle), no upgrade was asked; once              a fresh connection
     ALWAYS         another endpoint was not tried yet                                          there
-    ALWAYS         there is no other, and a connection had taken the request; once             the same, fresh
+    ALWAYS         there is no other, and a connection had taken the request                   the same, fresh
 
 and always only while the body is whole: None, not attached, or kept by a Replay of at most 64 KiB, which idempotent
 methods get.  A request whose queue clock ran out has waited enough and is not queued again.
@@ -74,7 +74,7 @@ class Trial:
         following: Endpoint | None = None
         if reason.retry is ALWAYS:
             following = self._cluster.other(self._tried)
-            if following is None and connected and not self._renewed and not endpoint.pool.draining:
+            if following is None and connected and not endpoint.pool.draining:
                 following, fresh = endpoint, True
         elif ledger is not None and ledger.reused and not self._renewed:
             following = self._cluster.other(self._tried) if endpoint.pool.draining else endpoint

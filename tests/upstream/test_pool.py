@@ -631,6 +631,74 @@ def test_fresh_has_the_queue_clock_too() -> None:
     assert outcome.reason.phase is Phase.QUEUE
 
 
+def test_those_who_need_a_fresh_connection_share_it_as_far_as_it_carries_them() -> None:
+    bench = Bench()
+    bench.ask()
+    bench.attempts[0].up(most=4)
+    outcomes = [bench.ask(fresh=True) for _ in range(6)]
+    assert len(bench.attempts) == 3, "6 on connections that carry 4"
+    assert bench.pool.stats().waiting == 6
+    one, other = (attempt.up(most=4) for attempt in bench.attempts[1:])
+    assert (len(one.asked), len(other.asked)) == (4, 2)
+    for connection in (one, other):
+        while connection.asked:
+            connection.answer()
+    assert [each.status for each in outcomes] == [200] * 6
+
+
+def test_no_more_room_is_made_for_them_than_they_need() -> None:
+    bench = Bench(most=2)
+    outcomes = [bench.ask() for _ in range(5)]
+    old = bench.attempts[0].up(most=4)
+    other = bench.attempts[1].up(most=4)
+    fresh = [bench.ask(fresh=True) for _ in range(3)]
+    assert [old.draining, other.draining].count(True) == 1
+    for connection in (old, other):
+        while connection.asked:
+            connection.answer()
+    new = bench.attempts[2].up(most=4)
+    while new.asked:
+        new.answer()
+    assert [each.status for each in (*outcomes, *fresh)] == [200] * 8
+
+
+def test_whose_shared_fresh_connection_fails_gets_one_of_its_own() -> None:
+    bench = Bench()
+    bench.ask()
+    bench.attempts[0].up(most=4)
+    first, *others = [bench.ask(fresh=True) for _ in range(3)]
+    assert len(bench.attempts) == 2
+    bench.attempts[1].down()
+    assert first.reason.error == "connection_refused"
+    assert len(bench.attempts) == 3
+    third = bench.attempts[2].up(most=4)
+    third.answer()
+    third.answer()
+    assert [each.status for each in others] == [200] * 2
+
+
+def test_a_shared_fresh_connection_goes_on_for_the_others_when_its_first_request_is_given_up() -> None:
+    bench = Bench()
+    bench.ask()
+    bench.attempts[0].up(most=4)
+    first, other = (bench.ask(fresh=True) for _ in range(2))
+    first.cancel()
+    bench.attempts[1].up(most=4).answer()
+    assert other.status == 200
+
+
+def test_who_waits_for_a_shared_fresh_connection_waits_as_long_as_that_takes() -> None:
+    bench = Bench()
+    bench.ask()
+    bench.attempts[0].up(most=4)
+    outcomes = [bench.ask(fresh=True) for _ in range(2)]
+    bench.time.pass_by(6)
+    connection = bench.attempts[1].up(most=4)
+    connection.answer()
+    connection.answer()
+    assert [each.status for each in outcomes] == [200] * 2
+
+
 def test_a_failed_attempt_for_a_fresh_connection_fails_that_request_alone() -> None:
     bench = Bench()
     plain = bench.ask()
