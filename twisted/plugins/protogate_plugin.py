@@ -26,10 +26,11 @@ add_response_header = Plugin(
     IModuleFactory, "addResponseHeader", "protogate.governance.addresponseheader.AddResponseHeaderFactory"
 )
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
-rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
-rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
+jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
+rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
+rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
 redirect = Plugin(IModuleFactory, "redirect", "protogate.governance.redirect.RedirectFactory")
 remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
 respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
