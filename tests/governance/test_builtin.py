@@ -14,6 +14,7 @@ BUILT_IN = {
     "accessList": True,
     "addResponseHeader": False,
     "basicAuth": True,
+    "jwtAuth": True,
     "rbac": True,
     "removeHeader": False,
     "respond": False,
