@@ -171,7 +171,10 @@ def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: P
                 raise Bad("te may be trailers alone", 400, _MALFORMED)
             trailers = True
     if crumbs:
-        kept.append((b"cookie", b"; ".join(crumbs)))  # RFC 9113, 8.2.3
+        cookie = b"; ".join(crumbs)  # RFC 9113, 8.2.3
+        if len(crumbs) > 1 and len(cookie) + 10 > limits.header_line:
+            raise Bad("cookies too long", 431, "header_line_too_long")
+        kept.append((b"cookie", cookie))
     if trailers:
         kept.append(TE_TRAILERS)
     if method == b"CONNECT" and protocol is None:

@@ -110,8 +110,17 @@ _RECEIVED: Final = {
 }
 
 
+def _unchecked(headers: Any) -> None:
+    """Content-length is not h2's to look at: what is none would end the connection."""
+
+
 class _Connection(H2Connection):
     """Resets a stream once: what comes for it afterwards was on its way (RFC 9113, 5.4.2)."""
+
+    def _begin_new_stream(self, stream_id: int, allowed_ids: Any) -> Any:
+        stream = super()._begin_new_stream(stream_id, allowed_ids)
+        stream._initialize_content_length = _unchecked  # type: ignore[method-assign]
+        return stream
 
     _over = 0  # a stream that was reset before the frame that is being looked at
 
@@ -270,9 +279,6 @@ class H2Engine:
         made = _RECEIVED.get(kind)
         if made is not None:
             ends = getattr(event, "stream_ended", None) is not None
-            stream = self._connection.streams.get(number)
-            if stream is not None:
-                stream._expected_content_length = None
             self._events.append(made(stream_id=number, headers=event.headers, end_stream=ends))
         elif kind is h2.events.DataReceived:
             padding = event.flow_controlled_length - len(event.data)

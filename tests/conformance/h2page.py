@@ -4,7 +4,6 @@ Makes docs/http2-conformance.md from the tables of cases.
     python tests/conformance/h2page.py
 """
 
-
 from __future__ import annotations
 
 import sys
