@@ -42,8 +42,8 @@ class Memo(Generic[T]):
         return None if found is None or found[0] <= self._now() else found[1]
 
     def keep(self, key: bytes, value: T, seconds: float, good: bool = True) -> None:
-        """Remember an answer; 0 seconds = do not."""
-        if seconds <= 0:
+        """Remember an answer; 0 seconds, or no room at all = do not."""
+        if seconds <= 0 or not self._limit:
             return
         room = self._good if good else self._bad
         self._good.pop(key, None)
