@@ -31,6 +31,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+import twisted.plugins  # noqa: F401 - it looks for drop-ins once: before tests bring packages that nobody has installed
 from neighbours import Neighbours
 
 # Wall-clock limits say more about the machine than about the code.

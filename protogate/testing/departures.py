@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Replay
@@ -45,6 +46,11 @@ class Again:
         if failure.value.retry == ALWAYS and request.body is not None and not request.body.attached:
             return self._attempt(request)
         return failure
+
+
+def unseen() -> Failure:
+    """What a service says of a request that it has not looked at."""
+    return Failure(Abort("not looked at", CLIENT, 502, ALWAYS))
 
 
 class DepartureTests(Matrix):
@@ -177,10 +183,11 @@ class DepartureTests(Matrix):
     def test_refused_requests_may_always_be_sent_again(self) -> None:
         self.needs("refuse")
         c = self.cell()
-        c.app.answer = lambda request: Deferred()
-        c.ask(b"PUT", Giver([b"a"], close=False).body)
+        held: Deferred[Response] = Deferred()
+        c.app.answer = lambda request: held
+        c.ask(b"PUT", Giver([b"a"], self.length(2), close=False).body)
         c.run()
-        self.refuse(c.origin)
+        held.errback(unseen())
         c.run()
         self.assertEqual([getattr(end, "retry", None) for end in c.relay.ends], [ALWAYS])
         self.assertEqual([r.status for r in c.result], [502], c.errors)
@@ -191,13 +198,14 @@ class DepartureTests(Matrix):
         c = self.cell()
         c.relay.service = Again(c.pool)
         takers: list[Taker] = []
+        held: Deferred[Response] = Deferred()
 
         def hold(request: Request) -> Deferred[Response]:
             takers.append(Taker(request.body))
-            return Deferred()
+            return held
 
         c.app.answer = hold
-        giver = Giver(close=False)
+        giver = Giver(length=self.length(12), close=False)
         c.ask(b"PUT", giver.body)
         giver.write(b"first ")
         c.run()
@@ -209,7 +217,7 @@ class DepartureTests(Matrix):
             return Response(200)
 
         c.app.answer = read_then(answer)
-        self.refuse(c.origin)
+        held.errback(unseen())
         c.run()
         giver.write(b"second")
         giver.finish()

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
@@ -20,6 +21,8 @@ else:
     Base = object
 
 from protogate.testing.matrix import BIG, BLOCK, Matrix
+
+LARGE: Final = 10 * 1024 * 1024
 
 
 class ExchangeTests(Matrix):
@@ -137,6 +140,21 @@ class ExchangeTests(Matrix):
         self.assertEqual(response.data, request.data)
         c.again()
 
+    def test_ten_mebibytes_both_ways(self) -> None:
+        for length in (LARGE, self.length(LARGE)):
+            c = self.cell()
+            c.app.answer = lambda request: Response(200, [], Echo(request.body).out)  # type: ignore[arg-type]
+            c.ask(b"PUT", Giver(itertools.repeat(BLOCK, LARGE // len(BLOCK)), length).body)
+            c.run(until=lambda c=c: bool(c.result or c.errors))  # type: ignore[misc]
+            self.assertEqual([r.status for r in c.result], [200], c.errors)
+            taker = Taker(c.result[0].body)
+            c.run()
+            self.assertEqual((taker.size, taker.finished), (LARGE, True))
+            self.assertEqual(taker.data, BLOCK * (LARGE // len(BLOCK)))
+            c.idle()
+            self.assertEqual(c.app.closes + c.relay.closes, [[None], [None]])
+            c.again()
+
     def test_each_piece_is_passed_on_at_once(self, most: int = ALL) -> None:
         c = self.cell(most)
         c.app.answer = lambda request: Response(200, [], Echo(request.body).out)  # type: ignore[arg-type]
@@ -187,23 +205,6 @@ class ExchangeTests(Matrix):
         passes(Response(103))
         c.run()
         self.assertEqual(len(seen), 2, "too late is harmless")
-        c.again()
-
-    def test_deadlines(self, most: int = ALL) -> None:
-        self.needs("deadline")
-        c = self.cell(most)
-        c.app.answer = lambda request: Response(204)
-        begun = c.clock.seconds()
-        for deadline in (None, begun + 7.5):
-            request = Request(b"PUT", b"/x", (), None, b"a.test")
-            request.deadline = deadline
-            c.send(request)
-            c.run()
-        late = c.clock.seconds() - begun
-        self.assertEqual([r.status for r in c.result], [204, 204], c.errors)
-        none, seen = (request.deadline for request in c.app.requests)
-        self.assertIsNone(none)
-        self.assertAlmostEqual(seen, begun + 7.5, delta=0.1 + late, msg="a deadline does not arrive")
         c.again()
 
     def test_expect_continue(self, most: int = ALL) -> None:

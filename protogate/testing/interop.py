@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SkipTest
 
+from protogate.testing.deadlines import DeadlineTests
 from protogate.testing.departures import DepartureTests
 from protogate.testing.exchanges import ExchangeTests
 from protogate.testing.matrix import BIG, BLOCK, LACKS
@@ -23,7 +24,7 @@ from protogate.testing.queues import QueueTests
 from protogate.testing.tunnels import TunnelTests
 
 
-class InteropContract(ExchangeTests, DepartureTests, TunnelTests, QueueTests):
+class InteropContract(ExchangeTests, DepartureTests, DeadlineTests, TunnelTests, QueueTests):
     """
     @cvar down: makes the codec in front, called without arguments.
     @cvar up: makes the codec behind.
@@ -42,6 +43,7 @@ class InteropContract(ExchangeTests, DepartureTests, TunnelTests, QueueTests):
             "expect_continue",
             "expect_continue_refused",
             "client_gone_before_the_head",
+            "a_deadline_that_is_over_is_told_to_both_sides",
             "upstream_lost_before_the_head",
             "truncation_is_seen_by_the_client",
             "tunnel",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.trial.unittest import SkipTest
 
-from protogate.interfaces import IConnection, IStreamCodec
+from protogate.interfaces import IStreamCodec
 from protogate.testing.bodies import Giver
 from protogate.testing.cell import Cell
 from protogate.testing.transport import ALL
@@ -22,6 +22,7 @@ else:
 
 BLOCK: Final = bytes(range(256)) * 64
 BIG: Final = 4 * 1024 * 1024
+"""Bytes of a body that fits nowhere."""
 LACKS: Final = frozenset(
     (
         "trailers",  # fields behind a body
@@ -76,12 +77,6 @@ class Matrix(Base):
         for word in words:
             if word in self.lacks:
                 raise SkipTest(f"the protocol cannot say: {word}")
-        if "refuse" in words and type(self).refuse is Matrix.refuse:
-            raise SkipTest("the suite does not show how to refuse")
-
-    def refuse(self, server: IConnection) -> None:
-        """Have a server say of its newest request that it was not looked at.  Suites that can override this."""
-        raise NotImplementedError
 
     def big(self, size: int = BIG, length: bool = True, **named: Any) -> Giver:
         """A large body."""

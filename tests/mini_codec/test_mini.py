@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase  # noqa: E402
 
 import twisted.plugins  # noqa: E402
 from protogate.context import Timeouts  # noqa: E402
-from protogate.errors import ALWAYS, CLIENT, Abort, Phase  # noqa: E402
+from protogate.errors import Phase  # noqa: E402
 from protogate.interfaces import IStreamCodec  # noqa: E402
 from protogate.plugins import find, names  # noqa: E402
 from protogate.testing.bodies import Taker  # noqa: E402
@@ -29,11 +29,6 @@ from protogate.testing.upstream import Do, Expect  # noqa: E402
 
 class MiniContract(CodecContract, SynchronousTestCase):
     codec = Mini
-
-    def refuse(self, server):
-        stream = list(server.streams.values())[-1]
-        stream.reset(Abort("not looked at", CLIENT, 502, ALWAYS))
-        stream.lost(Abort("not looked at", CLIENT, 502))
 
 
 class ClockTests(SynchronousTestCase):
