@@ -120,9 +120,16 @@ class RedisServer(Factory):
         if name == b"GET":
             return self.get(rest[0])
         if name == b"SET":
-            self.put(rest[0], rest[1])
-            return "OK"
+            return self._set(*rest)
+        if name == b"HGETALL":
+            return [word for pair in (self.get(rest[0]) or {}).items() for word in pair]
         raise Refusal(f"ERR unknown command '{name.decode()}'")
+
+    def _set(self, key: bytes, value: bytes, *options: bytes) -> str | None:
+        if b"NX" in options and self.get(key) is not None:
+            return None
+        self.put(key, value, int(options[options.index(b"PX") + 1]) / 1000 if b"PX" in options else None)
+        return "OK"
 
     def _run(self, name: bytes, what: bytes, count: bytes, *rest: bytes) -> Any:
         sha = what.decode() if name == b"EVALSHA" else Script("", what.decode()).sha
