@@ -151,6 +151,20 @@ def test_commands_are_denied_by_name_and_by_key(stand: Stand) -> None:
     assert [stand.ask(method, path)[0] for method, path, _ in statuses] == [status for *_, status in statuses]
 
 
+def test_rates_are_limited_by_command(stand: Stand) -> None:
+    with stand.client() as client:
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(300):
+            pipeline.exists("nobody")
+        answers = pipeline.execute(raise_on_error=False)
+        assert answers[:20] == [0] * 20
+        refused = [str(answer) for answer in answers if answer != 0]
+        assert refused
+        assert all("429" in answer for answer in refused)
+        assert client.lrange("nobody", 0, -1) == [], "another command has a limit of its own"
+        assert client.ttl("nobody") == -2, "and this one has none"
+
+
 def test_http_reads_writes_and_deletes_by_path(stand: Stand) -> None:
     assert stand.ask("GET", "/kv/page") == (404, b"")
     assert stand.ask("PUT", "/kv/page", b"<p>") == (200, b"OK")
