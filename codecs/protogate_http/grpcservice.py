@@ -114,9 +114,11 @@ class Grpc:
 
     def _answered(self, ledger: Ledger | None, malformed: bool, wanted: Kind, response: Response) -> Response:
         kind = kind_of(response.headers)
-        if kind is None:
-            if response.protocol[:5] == "HTTP/":
+        if response.protocol[:5] == "HTTP/":
+            if kind is None:
                 return response
+        elif kind is None or (response.body is None and response.headers.get(STATUS) is None):
+            # A head alone that has no grpc-status: what it means, the status of its own protocol says.
             response = _own(response, malformed, wanted)
         status, body = number_of(response.headers.get(STATUS)), response.body
         if status is not None:

@@ -228,6 +228,12 @@ def test_an_upstream_of_another_protocol_is_translated() -> None:
     assert (given.status, given.body) == (200, None)
     assert (given.headers.get(b"grpc-status"), given.headers.get(b"grpc-message")) == (b"6", b"Conflict")
     assert behind.ledger.rpc == 6
+    for alone in (412, 400):
+        behind = Behind(Response(alone, [(b"content-type", GRPC), (b"sotp-status", b"9")], None, "SOTP/1"))
+        given = behind.ask()
+        assert (given.status, given.headers.get(b"grpc-status"), behind.ledger.rpc) == (200, b"9", 9)
+    http = Response(412, [(b"content-type", GRPC)], None, "HTTP/2")
+    assert Behind(http).ask() is http
     grpc = Response(200, [(b"content-type", GRPC)], Giver([MESSAGE], trailers=OK).body, "SOTP/1")
     assert Behind(grpc).ask() is grpc
 

@@ -390,6 +390,39 @@ const operations = {
     setTimeout(() => link.socket.end(), 50);
   },
 };
+// What a service of gRPC answers: messages behind five bytes each, and grpc-status in the end.
+const GRPC = [['content-type', 'application/grpc']];
+Object.assign(operations, {
+  Place(stream) { // each message comes back
+    const {head, link} = stream;
+    const mirrored = head.fields.filter(([name]) => name.startsWith('app-'));
+    link.write(frame(RESPONSE, 0, stream.id, writeResponse({fields: [...GRPC, ...mirrored]})));
+    stream.got.forEach((piece) => stream.send(piece));
+    stream.ondata = (piece) => stream.send(Buffer.from(piece));
+    stream.onend = () => stream.cancelled || stream.send(Buffer.alloc(0), END, [['grpc-status', '0'],
+      ...mirrored.map(([name, value]) => [`end-${name.slice(4)}`, value])]);
+  },
+  Left(stream) {
+    stream.link.write(frame(RESPONSE, 0, stream.id, writeResponse({fields: GRPC})));
+    stream.send(message(Buffer.from(String(stream.head.deadline))), END, [['grpc-status', '0']]);
+  },
+  Fail(stream) { // by the status of SOTP alone
+    stream.link.write(frame(RESPONSE, END, stream.id, writeResponse({status: 9, fields: GRPC})));
+  },
+  Half(stream) { // later than at once
+    stream.link.write(frame(RESPONSE, 0, stream.id, writeResponse({fields: GRPC})));
+    stream.send(message(Buffer.from('half')), END, [['grpc-status', '15'], ['grpc-message', 'the rest is lost']]);
+  },
+  Break(stream) {
+    stream.link.write(frame(RESPONSE, 0, stream.id, writeResponse({fields: GRPC})));
+    stream.send(message(Buffer.from('some')));
+    setTimeout(() => stream.cancel(4, 'disk'), 100);
+  },
+  Wait(stream) { operations.wait(stream); },
+});
+function message(data) { return Buffer.concat([Buffer.from([0]), long(data.length), data]); }
+function* messages(data) { for (let at = 0; at < data.length; at += 5 + data.readUInt32BE(at + 1)) yield data.subarray(at + 5, at + 5 + data.readUInt32BE(at + 1)); }
+
 let refused = 0;
 const waiting = new Set(), gone = [], links = new Set();
 
@@ -509,6 +542,18 @@ const ways = {
     await ended(stream);
     const other = await ended(link.ask({service: 1001, operation: 'hello'}));
     return {status: stream.head.status, problem: JSON.parse(String(stream.data)).status, other: String(other.data)};
+  },
+  async grpc(link) { // calls a service of gRPC, as it is
+    const call = (operation, sent, deadline = 20000) => ended(link.ask({service: 'shop.Orders', operation, deadline,
+      fields: [['content-type', 'application/grpc'], ['te', 'trailers'], ['app-a', 'one']]}, Buffer.concat(sent.map(message))));
+    const told = (stream) => ({http: stream.head.http, status: stream.head.status, messages: [...messages(stream.data)].map(String),
+      ends: stream.trailers.concat(stream.head.fields).filter(([name]) => /^(grpc-status|end-a)$/.test(name))});
+    const place = told(await call('Place', [Buffer.from('an order')]));
+    const chat = told(await call('Chat', [Buffer.from('one'), Buffer.alloc(100000, 'x')]));
+    const [left] = told(await call('Left', [Buffer.alloc(0)])).messages;
+    const waits = await call('Wait', [Buffer.from('first')], 500);
+    return {place, chat: chat.messages.map((each) => each.length), left: Number(left), fail: told(await call('Fail', [Buffer.alloc(0)])),
+      lost: told(await call('Count', [Buffer.from('[1, 0, 1]')])), waits: {...told(waits), cancelled: waits.cancelled && waits.cancelled.code}};
   },
   async fault(link) {
     await until(() => link.greeted);
