@@ -13,6 +13,7 @@ The report, as JSON
     counts       of the gateway's counters
     reloads      how often a configuration was taken over
     gap          longest time between two turns of a ticker that runs every millisecond, since the last report
+    busy         the most time on a CPU between two of them: what it is whatever else the machine does
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Hook:
     def __init__(self, service: Any, path: str, ticker: bool, collector: bool) -> None:
         self._service, self._path, self._collector = service, path, collector
         self._gap, self._last = 0.0, time.perf_counter()
+        self._busy, self._used = 0.0, time.thread_time()
         self._reactor = service._reactor
         signal.signal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.report))
         if ticker:
@@ -47,6 +49,8 @@ class Hook:
     def _tick(self) -> None:
         now = time.perf_counter()
         self._gap, self._last = max(self._gap, now - self._last), now
+        used = time.thread_time()
+        self._busy, self._used = max(self._busy, used - self._used), used
         self._reactor.callLater(TICK, self._tick)
 
     def report(self) -> None:
@@ -54,7 +58,7 @@ class Hook:
         if self._service.loading.busy:
             self._reactor.callLater(TICK, self.report)
             return
-        gap = self._gap
+        gap, busy = self._gap, self._busy
         garbage = gc.collect() if self._collector else 0
         objects = gc.get_objects()
         service: GatewayService = self._service
@@ -71,12 +75,14 @@ class Hook:
             "counts": dict(service.counters.counts),
             "reloads": service.reloads,
             "gap": gap,
+            "busy": busy,
         }
         new = f"{self._path}.new"
         with open(new, "w", encoding="utf-8") as file:
             file.write(json.dumps(found))  # not dump(): that leaves garbage behind
         os.replace(new, self._path)
         self._gap, self._last = 0.0, time.perf_counter()
+        self._busy, self._used = 0.0, time.thread_time()
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ PATIENCE: Final = 1.0
 """Seconds that Redis may be silent while calls wait, and that a connection may take to be made."""
 FIRST: Final = 0.1
 """Seconds before the first attempt to connect anew; each further one waits twice as long …"""
-MOST: Final = 5.0
+MOST: Final = 1.0
 """… up to this.  Up to a quarter is added by chance: a thousand workers do not come back at once."""
 UNDER_WAY: Final = 10_000
 """Calls that may wait for an answer; further ones fail at once."""
