@@ -21,8 +21,8 @@ COMPILED := build/compiled
 SOURCE = hatch_build.py pyproject.toml $(shell find protogate codecs twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 SEAMS = $(addprefix tests/,cases exchange/test_exchange.py mini_codec observe/test_record.py observe/test_tally.py \
     protogate_http protogate_sotp upstream test_body.py test_compiled.py test_halves.py test_interop.py test_promise.py \
-    test_release.py test_wheel.py $(addsuffix .py,$(addprefix e2e/test_,clients curl grpc_sotp nginx_upstream reload translation tunnels upgrade \
-    websocket)))
+    test_release.py test_wheel.py $(addsuffix .py,$(addprefix e2e/test_, \
+    clients curl grpc_sotp nginx_upstream reload translation tunnels upgrade websocket)))
 
 # What runs on a reactor, and in gateways, of another kind than everything else does; without those that measure.
 REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py $(addsuffix .py,$(addprefix e2e/test_, \
