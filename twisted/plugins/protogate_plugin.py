@@ -29,6 +29,7 @@ basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
+key_auth = Plugin(IModuleFactory, "keyAuth", "protogate.governance.keyauth.KeyAuthFactory")
 rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
 rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
 redirect = Plugin(IModuleFactory, "redirect", "protogate.governance.redirect.RedirectFactory")
