@@ -30,6 +30,7 @@ body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
 key_auth = Plugin(IModuleFactory, "keyAuth", "protogate.governance.keyauth.KeyAuthFactory")
+login_check = Plugin(IModuleFactory, "loginCheck", "protogate.governance.logincheck.LoginCheckFactory")
 rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
 rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
 redirect = Plugin(IModuleFactory, "redirect", "protogate.governance.redirect.RedirectFactory")
