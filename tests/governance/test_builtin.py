@@ -15,6 +15,8 @@ BUILT_IN = {
     "addResponseHeader": False,
     "basicAuth": True,
     "jwtAuth": True,
+    "keyAuth": True,
+    "loginCheck": True,
     "rbac": True,
     "removeHeader": False,
     "respond": False,
