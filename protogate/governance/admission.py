@@ -37,10 +37,11 @@ _cookie: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}").fullmatch
 
 class Admission:
     """
+    @ivar optional: whoever shows no credential is let pass.
     @ivar reserves: names of the fields that tell upstreams who it is.
     """
 
-    __slots__ = ("_challenge", "_fields", "_keep", "_name", "_optional", "reserves")
+    __slots__ = ("_challenge", "_fields", "_keep", "_name", "optional", "reserves")
 
     def __init__(
         self, name: str, challenge: bytes, fields: Fields | None = None, optional: bool = False, keep: bool = False
@@ -49,11 +50,10 @@ class Admission:
         @param name: of the module, for operators.
         @param challenge: C{WWW-Authenticate} of a 401; empty = there is no such scheme: 403.
         @param fields: to forward.
-        @param optional: whoever shows no credential is let pass.
         @param keep: the credential is passed on.
         """
         self._name, self._challenge, self._fields = name, challenge, fields
-        self._optional, self._keep = optional, keep
+        self.optional, self._keep = optional, keep
         self.reserves: frozenset[bytes] = frozenset() if fields is None else fields.names
 
     @classmethod
@@ -111,7 +111,7 @@ class Admission:
 
         @raise Abort: there must be one.
         """
-        if not self._optional:
+        if not self.optional:
             raise self.refusal("there is no credential", "authentication is required")
 
     def refusal(self, why: str, detail: str = "the credential is not valid", error: str = "") -> Abort:

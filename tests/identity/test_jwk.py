@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc.jwk import ECKey, RSAKey
 from joserfc.jws import JWSRegistry
-from tokens import EC, EC5, ED, OCT, OTHER, RSA, SECRET, public
 
 from authority import Authority
 from protogate.identity import jwk
+from tokens import EC, EC5, ED, OCT, OTHER, RSA, SECRET, public
 
 TEXT = b"signed"
 

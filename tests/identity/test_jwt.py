@@ -8,10 +8,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokens import CLAIMS, EC, NOW, OCT, OTHER, RSA, SECRET, part, public, signed, token
 
 from protogate.identity import jwk
 from protogate.identity.jwt import Demands, Refused, Token
+from tokens import CLAIMS, EC, NOW, OCT, OTHER, RSA, SECRET, part, public, signed, token
 
 KEYS = jwk.parse(public(RSA, EC))
 ALLOWED = frozenset(jwk.ALGORITHMS)
