@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ResponseReceived
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -13,6 +16,7 @@ from protogate.expression import template
 from protogate.governance.gcrascript import GCRA
 from protogate.governance.ratelimit import RateLimitFactory
 from protogate.governance.redis import Redises
+from protogate.message import Request
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.means import FakeMeans
@@ -21,6 +25,9 @@ from protogate.testing.reactor import MemoryReactor
 from protogate.testing.redis import RedisServer, gcra
 from protogate.testing.upstream import Expect
 from protogate.wheel import Wheel
+from protogate_sotp.frames import END, REQUEST, RESPONSE, Hello, Reader, frame
+from protogate_sotp.heads import read_response, write_request
+from protogate_sotp.status import STATUSES
 
 STORE = {"url": "redis://192.0.2.9:6379/0"}
 SHARED = {"limit": "10/s", "name": "api", "redis": STORE}
@@ -450,3 +457,40 @@ modules:
         assert gateway.ask(GET)[9:12] == b"429"
         assert {record.status for record in gateway.records} == {204, 429}
     assert server.connections == []
+
+
+SPOKEN = CONFIG[: CONFIG.index("modules")].replace('8080"', '8080", protocols: [http1, http2, sotp]')
+SPOKEN += "modules: [{name: rateLimit, actionParam: {limit: 1/d}}]"
+
+
+def test_a_call_of_grpc_has_exhausted_its_resources():
+    with MemoryGateway(SPOKEN) as gateway:
+        gateway.ask(GET)
+        connection = H2Connection(H2Configuration())
+        connection.initiate_connection()
+        head = {":method": "POST", ":scheme": "http", ":authority": "a.test", ":path": "/shop.Cart/Add"}
+        connection.send_headers(1, [*head.items(), ("content-type", "application/grpc"), ("te", "trailers")])
+        client = gateway.client()
+        client.send(connection.data_to_send())
+        gateway.run()
+        (answer,) = (each for each in connection.receive_data(client.take()) if isinstance(each, ResponseReceived))
+        fields = dict(answer.headers)
+        assert (fields[b":status"], fields[b"grpc-status"]) == (b"200", b"8")
+        assert fields[b"retry-after"] == b"86400"
+        client.close()
+
+
+def test_a_request_of_sotp_has_exhausted_its_resources():
+    with MemoryGateway(SPOKEN) as gateway:
+        gateway.ask(GET)
+        client = gateway.client()
+        request = write_request(Request(b"GET", b"/", authority=b"a.test"), 0, lambda _: None)
+        client.send(Hello(heartbeat=0).pack() + frame(REQUEST, END, 1, request))
+        gateway.run()
+        frames = Reader(Hello().sizes).feed(client.take())
+        (payload,) = (payload for kind, _, _, payload in frames if kind == RESPONSE)
+        told = read_response(payload)
+        assert STATUSES[8][:2] == ("RESOURCE_EXHAUSTED", 429)
+        assert (int.from_bytes(payload[:2]), told.status) == (8, 429)
+        assert dict(told.fields)[b"retry-after"] == b"86400"
+        client.close()
