@@ -51,13 +51,14 @@ class Server(Link):
     A connection from a client.
 
     @ivar final: it drains, and the client has heard of it.
+    @ivar departs: the client asks for nothing more, or hardly.
     """
 
     def __init__(self, service: IService, context: Context, options: Options, engine: str) -> None:
         super().__init__(context, options, engine, False)
         self.service = service
         self.peer = Peer()
-        self.final = False
+        self.final = self.departs = False
         self._quiet = 0.0  # since when there is no request
         self._barrier = inf  # when the PING behind the first GOAWAY is no longer waited for
 
@@ -199,6 +200,9 @@ class Server(Link):
         if event.error_code:
             self.context.count("peer_complained")
             self.why = Abort(f"the client said {code_name(event.error_code)}", CLIENT, 499)
+        self.departs = True
+        if not self.streams:
+            self.rest()
 
     def leaves(self) -> None:
         self.draining = self.final = True
@@ -212,7 +216,7 @@ class Server(Link):
 
     def rest(self) -> None:
         self._quiet = self.now()
-        if self.final:
+        if self.final or self.departs:
             self.context.wheel.soon(self._farewell)
         else:
             self.watch(self.context.timeouts.client_idle or inf)
