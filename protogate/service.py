@@ -37,7 +37,7 @@ from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
 from protogate.governance.redis import Redis, Redises
 from protogate.governance.redissettings import RedisSettings
-from protogate.governance.reserve import reserve
+from protogate.governance.reserve import hide, reserve
 from protogate.interfaces import IService
 from protogate.loading import Loading
 from protogate.message import Request, Response
@@ -363,6 +363,7 @@ class GatewayService(Service):
             body=int(gateway.limits.body),
             reject=gateway.path_policy == "reject",
             reserve=reserve(bound),
+            hide=hide(bound),
             pre_request=bound["PRE_REQUEST"],
             pre_upstream=bound["PRE_UPSTREAM"],
             pre_response=bound["PRE_RESPONSE"],

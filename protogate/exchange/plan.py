@@ -31,6 +31,7 @@ class Plan:
     @ivar body: bytes that a request body may have; 0 = off.
     @ivar reserve: takes out of each request what only the gateway's modules may say, before anybody has seen it; None
         where there is nothing of the kind.
+    @ivar hide: a target, as it may stand in a record; None where every one may.
     @ivar record: called once per exchange, when it is over and its POST_RESPONSE modules have run.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     reject: bool = False
     """pathPolicy: reject."""
     reserve: Callable[[Exchange], None] | None = None
+    hide: Callable[[bytes], bytes] | None = None
     pre_request: Sequence[IBound] = ()
     pre_upstream: Sequence[IBound] = ()
     pre_response: Sequence[IBound] = ()

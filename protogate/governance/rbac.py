@@ -107,9 +107,7 @@ class RbacFactory:
         names = [rule.name for rule in rules]
         for index, name in enumerate(names):
             if name in names[:index] and not reader.faults:
-                reader.fault(
-                    f"{name} is the name of another rule already", "rules", index, "name"
-                )
+                reader.fault(f"{name} is the name of another rule already", "rules", index, "name")
         challenge = reader.literal("challenge", "")
         if challenge and not _challenge(challenge):
             reader.fault('expected a scheme and its parameters, such as Bearer realm="x"', "challenge")

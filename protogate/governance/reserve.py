@@ -8,12 +8,12 @@ query that hold a secret, stands in no record.
 Rules
 - C{x_user} is C{x-user}: CGI, WSGI and their like see no difference.
 - Trailers are held to the same: whoever merges them with the fields would be told.
-- Values of hidden parameters are replaced where records are made of them; the request keeps them for the module.
+- Values of hidden parameters are replaced where records are made; the request keeps them, for the module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -30,41 +30,38 @@ HIDDEN: Final = b"***"
 """What records have in place of a secret."""
 
 
-def reserve(stages: Mapping[str, Iterable[Bound]]) -> Callable[[Exchange], None] | None:
-    """What all modules reserve and hide; None = nothing."""
-    names: set[bytes] = set()
-    parameters: set[bytes] = set()
-    for each in chain.from_iterable(stages.values()):
-        module: Any = each.module
-        names.update(_canonical(name) for name in getattr(module, "reserves", ()))
-        parameters.update(name.encode("utf-8") for name in getattr(module, "hides", ()))
-    return Reserve(frozenset(names), frozenset(parameters)) if names or parameters else None
+def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
+    """What all modules reserve; None = nothing."""
+    names = {_canonical(name) for module in _modules(stages) for name in getattr(module, "reserves", ())}
+    return Reserve(frozenset(names)) if names else None
+
+
+def hide(stages: Mapping[str, Iterable[Bound]]) -> Hide | None:
+    """What all modules hide; None = nothing."""
+    names = {name.encode("utf-8") for module in _modules(stages) for name in getattr(module, "hides", ())}
+    return Hide(frozenset(names)) if names else None
+
+
+def _modules(stages: Mapping[str, Iterable[Bound]]) -> Iterator[Any]:
+    return (bound.module for bound in chain.from_iterable(stages.values()))
 
 
 class Reserve:
-    """
-    @param names: of fields, with C{-} for C{_}.
-    @param parameters: of queries, decoded.
-    """
+    """@param names: of fields, with C{-} for C{_}."""
 
-    __slots__ = ("_names", "_parameters")
+    __slots__ = ("_names",)
 
-    def __init__(self, names: frozenset[bytes], parameters: frozenset[bytes]) -> None:
-        self._names, self._parameters = names, parameters
+    def __init__(self, names: frozenset[bytes]) -> None:
+        self._names = names
 
     def __call__(self, exchange: Exchange) -> None:
-        """Take out what is reserved, and hide what is hidden."""
+        """Take out of a request what is reserved."""
         request = exchange.request
-        if self._names:
-            headers = request.headers
-            if self._among(headers):
-                headers[:] = self._left(headers)
-            body = request.body
-            if body is not None and request.upgrade is None:
-                request.body = _Untold(body, self)
-        if self._parameters and b"?" in request.target:
-            method, authority, target = exchange.line
-            exchange.line = method, authority, self._hidden(target)
+        headers, body = request.headers, request.body
+        if self._among(headers):
+            headers[:] = self._left(headers)
+        if body is not None and request.upgrade is None:
+            request.body = _Untold(body, self)
 
     def _among(self, fields: Iterable[Field]) -> bool:
         names = self._names
@@ -81,12 +78,22 @@ class Reserve:
         """Those that may be passed on."""
         return self._left(fields) if self._among(fields) else fields
 
-    def _hidden(self, target: bytes) -> bytes:
+
+class Hide:
+    """@param names: of parameters, decoded."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: frozenset[bytes]) -> None:
+        self._names = names
+
+    def __call__(self, target: bytes) -> bytes:
+        """A target, as it may stand in a record."""
         path, mark, query = target.partition(b"?")
-        pairs = query.split(b"&")
+        pairs = query.split(b"&") if mark else []
         for index, pair in enumerate(pairs):
             name, equals, _ = pair.partition(b"=")
-            if equals and unquote_to_bytes(name.replace(b"+", b" ")) in self._parameters:
+            if equals and unquote_to_bytes(name.replace(b"+", b" ")) in self._names:
                 pairs[index] = name + equals + HIDDEN
         return path + mark + b"&".join(pairs)
 

@@ -49,6 +49,9 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     """
     request, ledger, source = exchange.request, exchange.ledger, exchange.source
     method, host, target = exchange.line
+    hide = exchange.plan.hide
+    if hide is not None:
+        target = hide(target)
     response, reason, route, chosen = exchange.response, exchange.reason, exchange.route, exchange.target
     agent = request.headers.get(b"user-agent")
     peer = request.peer
