@@ -80,6 +80,7 @@ class Bound:
     @ivar timeout: seconds; 0 = off.
     @ivar opens: after a timeout the chain goes on; False = it ends with an error.
     @ivar proceeds: after a failure the chain goes on; False = it ends with an error.
+    @ivar shadow: it is asked, and nothing is done.
     @ivar outlives: its stage runs whether or not the client is still there.
     @ivar count: told of what becomes of it, see L{protogate.exchange.pipeline.IBound}; and what it counts itself.
     @ivar key: equal for modules with equal parameters.
@@ -102,6 +103,7 @@ class Bound:
         "proceeds",
         "process",
         "ratio",
+        "shadow",
         "stage",
         "timeout",
         "warnings",
@@ -125,7 +127,8 @@ class Bound:
         self.outlives = stage == POST_RESPONSE
         self.key = _key(entry)
         self.count: Callable[[str], None] = uncounted
-        if entry.shadow:
+        self.shadow = entry.shadow
+        if self.shadow:
             self.process = Shadow(entry.name, module.process, self._counted).process
             self.opens = self.proceeds = True
         self.warnings = tuple(warnings)

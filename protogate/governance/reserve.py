@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -31,19 +31,22 @@ HIDDEN: Final = b"***"
 
 
 def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
-    """What all modules reserve; None = nothing."""
-    names = {_canonical(name) for module in _modules(stages) for name in getattr(module, "reserves", ())}
+    """What all modules reserve, but for those in the shadow; None = nothing."""
+    names: set[bytes] = set()
+    for bound in chain.from_iterable(stages.values()):
+        module: Any = bound.module
+        if not bound.shadow:
+            names.update(map(_canonical, getattr(module, "reserves", ())))
     return Reserve(frozenset(names)) if names else None
 
 
 def hide(stages: Mapping[str, Iterable[Bound]]) -> Hide | None:
     """What all modules hide; None = nothing."""
-    names = {name.encode("utf-8") for module in _modules(stages) for name in getattr(module, "hides", ())}
+    names: set[bytes] = set()
+    for bound in chain.from_iterable(stages.values()):
+        module: Any = bound.module
+        names.update(name.encode("utf-8") for name in getattr(module, "hides", ()))
     return Hide(frozenset(names)) if names else None
-
-
-def _modules(stages: Mapping[str, Iterable[Bound]]) -> Iterator[Any]:
-    return (bound.module for bound in chain.from_iterable(stages.values()))
 
 
 class Reserve:

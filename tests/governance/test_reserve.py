@@ -23,7 +23,7 @@ class Speaker:
 
 
 def stages(*modules):
-    return {"PRE_REQUEST": [SimpleNamespace(module=module) for module in modules]}
+    return {"PRE_REQUEST": [SimpleNamespace(module=module, shadow=False) for module in modules]}
 
 
 def reserved(*modules):
@@ -33,6 +33,12 @@ def reserved(*modules):
 def test_modules_that_reserve_nothing_cost_nothing():
     assert reserved(object(), Speaker()) is None
     assert hide(stages(object(), Speaker())) is None
+
+
+def test_a_module_in_the_shadow_reserves_nothing_yet_and_hides_all_the_same():
+    shadowed = {"PRE_REQUEST": [SimpleNamespace(module=Speaker([b"x-user"], ["key"]), shadow=True)]}
+    assert reserve(shadowed) is None
+    assert hide(shadowed)(b"/?key=1") == b"/?key=***"
 
 
 @pytest.mark.parametrize("name", [b"x-user", b"x_user", b"x-user-id", b"x_user_id", b"x-user_id"])
