@@ -33,6 +33,7 @@ import inproc
 import latency
 import load
 import memory
+import modules
 import probe
 import releases
 import report
@@ -44,6 +45,8 @@ from neighbours import need
 from others import nginx
 from others.plan import Plan
 from processes import Process, cells, free_port, stage
+from protogate.interfaces import IModuleFactory
+from protogate.plugins import names
 from protogate_sotp import frames
 from rows import Options
 
@@ -600,3 +603,13 @@ def test_the_page_has_a_place_for_every_row() -> None:
     wanted = sorted(["machine", *compare.ROWS])
     for mark in ("begin", "end"):
         assert sorted(re.findall(rf"<!-- {mark} (\w+) -->", text)) == wanted
+
+
+def test_each_module_is_measured_off_and_on_and_makes_no_deferred_while_nothing_waits() -> None:
+    table, chain = modules.measure(sorted(modules.SETTINGS), exchanges=5, rounds=2)
+    titles, *rows = table.rows
+    assert titles == ("module", "off", "on", "Deferreds", "")
+    assert [row[0] for row in rows] == [*sorted(modules.SETTINGS), "a chain of ten"]
+    assert {row[3] for row in rows} == {"0"}
+    assert chain > 0
+    assert set(modules.SETTINGS) == set(names(IModuleFactory))

@@ -1,0 +1,267 @@
+r"""
+What each module costs an exchange that it lets pass, in µs of CPU: the module alone, without kernel, network and codec.
+
+    python bench/modules.py [--only accessList,cors] [--exchanges 100] [--rounds 99] [--write docs/modules.md]
+
+Each module is bound as a configuration does it, and run by the pipeline, on real exchanges that are made before the
+clock is read.
+
+Columns
+    off        its condition does not hold: C{request.path == '/never'}
+    on         it runs: what the configuration in L{SETTINGS} says, for a request that passes
+    Deferreds  that were made for one exchange
+
+The last row is a chain of ten, as a site may have it, all in one.  Its bound is L{CHAIN_LIMIT}; exit status 1 means
+that it does not hold, or that a module has no row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gc
+import hashlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+
+import configuration
+import report
+from protogate.config.load import loads
+from protogate.exchange.exchange import Exchange
+from protogate.exchange.pipeline import run
+from protogate.governance.binding import Bound, bind
+from protogate.governance.stages import STAGES
+from protogate.interfaces import ILiveModule, IModuleFactory
+from protogate.message import Field
+from protogate.plugins import find, names
+from protogate.testing.exchange import exchange
+from protogate.testing.means import FakeMeans
+from protogate.testing.reactor import MemoryReactor
+from report import Table
+
+CHAIN_LIMIT: Final = 8.0
+"""µs that the chain may cost."""
+NEVER: Final = "request.path == '/never'"
+PASSWORD: Final = b"Basic " + base64.b64encode(b"bob:secret")
+HASHED: Final = base64.b64encode(hashlib.pbkdf2_hmac("sha256", b"secret", b"saltsaltsalt", 10_000)).decode().rstrip("=")
+FIELDS: Final[tuple[Field, ...]] = (
+    (b"user-agent", b"curl/8.5.0"),
+    (b"accept", b"*/*"),
+    (b"origin", b"https://shop.example"),
+    (b"authorization", PASSWORD),
+    (b"x-app", b"100041"),
+    (b"x-drop", b"1"),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """
+    One module at work.
+
+    @ivar params: its C{actionParam}; C{FOLDER} in a text stands for a folder with L{FILES}.
+    @ivar stage: where it runs; empty = its own.
+    @ivar request: what the exchange is asked with, see L{protogate.testing.exchange.exchange}.
+    @ivar note: what one has to know.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stage: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "accessList": Setting({"deny": configuration.networks(10_000)}, note="10,000 networks"),
+    "addResponseHeader": Setting({"x-cost": "${request.func.remoteCost}"}, note="a template"),
+    "basicAuth": Setting({"users": {"file": "FOLDER/users"}}, note="a password that is remembered"),
+    "bodyLimit": Setting({"request": "1MiB", "response": "10MiB"}),
+    "cors": Setting({"origins": ["https://shop.example"], "credentials": True}),
+    "rateLimit": Setting({"limit": "1000000/s"}, note="local"),
+    "rbac": Setting({"rules": [{"name": "all", "when": "request.method == 'GET'", "then": "allow"}]}),
+    "redirect": Setting({"scheme": "https"}, note="it answers"),
+    "removeHeader": Setting({"names": ["x-drop"]}),
+    "respond": Setting({"status": 204}, note="it answers"),
+    "rewritePath": Setting({"prefix": "/path", "replacement": "/other"}),
+    "setRequestHeader": Setting({"x-client": "${source.ip}"}, note="a template"),
+}
+CHAIN: Final = (
+    "accessList",
+    "cors",
+    "rateLimit",
+    "basicAuth",
+    "rbac",
+    "removeHeader",
+    "setRequestHeader",
+    "rewritePath",
+    "bodyLimit",
+    "addResponseHeader",
+)
+FILES: Final = {"users": f"bob:$pbkdf2-sha256$i=10000$c2FsdHNhbHRzYWx0${HASHED}\n"}
+
+
+class Chain:
+    """Modules of one configuration, started, and what exchanges are made of."""
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> None:
+        text = {"listeners": [{"name": "web", "address": "127.0.0.1:80"}], "modules": list(entries)}
+        bound = bind(loads(json.dumps(text).encode(), "modules.json").config.modules, find)
+        self.stages = [(stage, bound[stage]) for stage in STAGES if bound[stage]]
+        self._request = dict(request)
+        self._reactor = MemoryReactor()
+        means = FakeMeans(reactor=self._reactor)
+        for each in self._all():
+            if ILiveModule.providedBy(each.module):
+                each.module.start(means, None)  # type: ignore[attr-defined]
+        self._reactor.run()
+
+    def _all(self) -> Iterator[Bound]:
+        return (each for _, stage in self.stages for each in stage)
+
+    def exchanges(self, count: int) -> list[Exchange]:
+        """So many, each as the last of the stages finds it."""
+        last = "PRE_RESPONSE" if any(stage == "PRE_RESPONSE" for stage, _ in self.stages) else "PRE_UPSTREAM"
+        return [exchange(last, headers=FIELDS, **self._request) for _ in range(count)]
+
+    def warm(self) -> None:
+        """What waits for a thread the first time is remembered then."""
+        for _ in range(3):
+            for made in self.exchanges(100):
+                self._settle(made)
+
+    def _settle(self, made: Exchange) -> None:
+        for _, stage in self.stages:
+            result = run(stage, made)
+            if isinstance(result, Deferred):
+                self._reactor.run()
+
+    def spend(self, exchanges: Sequence[Exchange]) -> float:
+        """Seconds of CPU for all of them."""
+        stages = [stage for _, stage in self.stages]
+        begun = time.process_time()
+        for made in exchanges:
+            for stage in stages:
+                run(stage, made)
+        return time.process_time() - begun
+
+    def deferreds(self) -> float:
+        """For each exchange."""
+        exchanges = self.exchanges(100)
+        with counted() as made:
+            self.spend(exchanges)
+        return len(made) / len(exchanges)
+
+    def stop(self) -> None:
+        """End what lives."""
+        for each in self._all():
+            if ILiveModule.providedBy(each.module):
+                each.module.stop()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Every Deferred that is made meanwhile."""
+    made: list[int] = []
+    original = Deferred.__init__
+
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        made.append(1)
+        original(self, *args, **named)
+
+    Deferred.__init__ = init  # type: ignore[method-assign]
+    try:
+        yield made
+    finally:
+        Deferred.__init__ = original  # type: ignore[method-assign]
+
+
+def entry(name: str, folder: Path, condition: str = "true") -> dict[str, Any]:
+    """As the configuration has it."""
+    setting = SETTINGS[name]
+    params = _placed(setting.params, folder)
+    return {"name": name, "stage": setting.stage, "condition": condition, "actionParam": params}
+
+
+def _placed(value: Any, folder: Path) -> Any:
+    if isinstance(value, str):
+        return value.replace("FOLDER", str(folder))
+    if isinstance(value, Mapping):
+        return {key: _placed(inner, folder) for key, inner in value.items()}
+    return [_placed(inner, folder) for inner in value] if isinstance(value, list) else value
+
+
+def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, float]:
+    """The table, and what the chain costs in µs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in FILES.items():
+            (folder / file).write_text(text)
+        chains: dict[tuple[str, str], Chain] = {("", "nothing"): Chain([], {})}
+        for each in chosen:
+            request = SETTINGS[each].request
+            chains[each, "off"] = Chain([entry(each, folder, NEVER)], request)
+            chains[each, "on"] = Chain([entry(each, folder)], request)
+        ten = [entry(each, folder) for each in CHAIN]
+        chains["a chain of ten", "off"] = Chain([each | {"condition": NEVER} for each in ten], {})
+        chains["a chain of ten", "on"] = Chain(ten, {})
+        for chain in chains.values():
+            chain.warm()
+        found: dict[tuple[str, str], list[float]] = {key: [] for key in chains}
+        gc.collect()
+        gc.freeze()
+        for _ in range(rounds):
+            for key, chain in chains.items():
+                made = chain.exchanges(exchanges)
+                gc.disable()
+                found[key].append(chain.spend(made) / exchanges * 1e6)
+                gc.enable()
+        base = least(found["", "nothing"])
+        rows: list[tuple[object, ...]] = [("module", "off", "on", "Deferreds", "")]
+        for each in (*chosen, "a chain of ten"):
+            off, on = (least(found[each, how]) - base for how in ("off", "on"))
+            note = SETTINGS[each].note if each in SETTINGS else ", ".join(CHAIN)
+            rows.append((each, f"{off:.2f}", f"{on:.2f}", f"{chains[each, 'on'].deferreds():g}", note))
+        for chain in chains.values():
+            chain.stop()
+        title = "What modules cost, in µs of CPU for each exchange"
+        return Table("modules", title, rows), least(found["a chain of ten", "on"]) - base
+
+
+def least(rounds: Sequence[float]) -> float:
+    """Of the quickest quarter of all rounds the middle: what others did to the machine is left out."""
+    return statistics.median(sorted(rounds)[: len(rounds) // 4 + 1])
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="modules, separated by commas")
+    parser.add_argument("--exchanges", type=int, default=100, help="of each round (default: 100)")
+    parser.add_argument("--rounds", type=int, default=99, help="interleaved (default: 99)")
+    parser.add_argument("--write", default="", metavar="PAGE", help="a page with marks, where the table goes")
+    options = parser.parse_args()
+    missing = sorted(set(names(IModuleFactory)) - set(SETTINGS))
+    chosen = [name for name in options.only.split(",") if name] or sorted(SETTINGS)
+    table, chain = measure(chosen, options.exchanges, options.rounds)
+    print(f"{report.machine()}\n\n### {table.title}\n\n{table.text()}")
+    if options.write:
+        report.write(Path(options.write), {"modules": table.text()})
+    for name in missing:
+        print(f"{name} has no row", file=sys.stderr)
+    if chain > CHAIN_LIMIT:
+        print(f"the chain costs {chain:.1f} µs, more than {CHAIN_LIMIT:g}", file=sys.stderr)
+    return int(bool(missing) or chain > CHAIN_LIMIT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
