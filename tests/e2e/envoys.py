@@ -26,7 +26,18 @@ def _at(port: int) -> dict[str, Any]:
 
 def listener(port: int, cluster: str, issued: Issued | None = None) -> dict[str, Any]:
     """It takes HTTP/2, and tunnels of WebSocket; all goes to one cluster."""
-    route = {"cluster": cluster, "timeout": "0s", "retry_policy": {"retry_on": "refused-stream,connect-failure"}}
+    again = {
+        "retry_on": "refused-stream,connect-failure,reset-before-request",
+        "num_retries": 3,
+        "retry_host_predicate": [
+            _typed(
+                "envoy.retry_host_predicates.previous_hosts",
+                f"{_EXTENSIONS}.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+            )
+        ],
+        "host_selection_retry_max_attempts": 5,
+    }
+    route = {"cluster": cluster, "timeout": "0s", "retry_policy": again}
     manager = _typed(
         "envoy.filters.network.http_connection_manager",
         _HTTP,
@@ -54,16 +65,17 @@ def listener(port: int, cluster: str, issued: Issued | None = None) -> dict[str,
     return {"address": _at(port), "filter_chains": [chain]}
 
 
-def cluster(name: str, port: int, ca: Path | None = None, *, version: int = 2, proxy: bool = False) -> dict[str, Any]:
-    """A server that speaks HTTP of that version; over TLS if C{ca} is to be trusted; after a PROXY header if asked."""
+def cluster(name: str, *ports: int, ca: Path | None = None, version: int = 2, proxy: bool = False) -> dict[str, Any]:
+    """Servers that speak HTTP of that version; over TLS if C{ca} is to be trusted; after a PROXY header if asked."""
     spoken = {"http2_protocol_options": {"allow_connect": True}} if version == 2 else {"http_protocol_options": {}}
     made: dict[str, Any] = {
         "name": name,
         "type": "STATIC",
         "connect_timeout": "3s",
+        "circuit_breakers": {"thresholds": [{"max_retries": 1000}]},
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _at(port)}}]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _at(port)}} for port in ports]}],
         },
         "typed_extension_protocol_options": {
             _OPTIONS: {"@type": f"type.googleapis.com/{_OPTIONS}", "explicit_http_config": spoken}

@@ -223,7 +223,7 @@ def fronts(there: Servers, ports: Mapping[str, int]) -> dict[str, int]:
                 cluster(
                     name,
                     ports[name.partition("-")[2]],
-                    ca if name.endswith("-tls") else None,
+                    ca=ca if name.endswith("-tls") else None,
                     proxy="-proxy" in name,
                 ),
             )

@@ -37,7 +37,7 @@ from hyperframe.frame import (
 from gateways import WITHIN
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-CANCEL = 8
+REFUSED, CANCEL = 7, 8
 LAST = 2**31 - 1
 WINDOW = 1 << 20
 Fields = Sequence[tuple[str, str]]
@@ -89,6 +89,7 @@ class H2:
         self._windows: dict[int, int] = defaultdict(lambda: self._initial)
         self._initial, self._windows[0] = 65535, 65535
         self._block: tuple[int, bytes, bool] | None = None
+        self._pings: list[bytes] = []
         self._owed: dict[int, int] = defaultdict(int)
         first = SettingsFrame(0, {SettingsFrame.ENABLE_PUSH: 0, SettingsFrame.INITIAL_WINDOW_SIZE: WINDOW})
         more = WindowUpdateFrame(0, window_increment=16 * WINDOW)
@@ -138,6 +139,13 @@ class H2:
     def reset(self, number: int, code: int = CANCEL) -> None:
         """Give a stream up."""
         self.put(RstStreamFrame(number, code))
+
+    def pong(self) -> None:
+        """Answer each PING that came."""
+        pings, self._pings = self._pings, []
+        for data in pings:
+            with suppress(OSError):
+                self.put(PingFrame(0, data, flags=["ACK"]))
 
     def pay(self, number: int) -> None:
         """Let content come again on a stream that was stalled."""
@@ -214,9 +222,10 @@ class H2:
             self.put(SettingsFrame(flags=["ACK"]))
 
     def _PingFrame(self, frame: PingFrame, length: int) -> None:
-        if "ACK" not in frame.flags and self.answers:
-            with suppress(OSError):
-                self.put(PingFrame(0, frame.opaque_data, flags=["ACK"]))
+        if "ACK" not in frame.flags:
+            self._pings.append(frame.opaque_data)
+            if self.answers:
+                self.pong()
 
     def _GoAwayFrame(self, frame: GoAwayFrame, length: int) -> None:
         self.goaways.append((frame.last_stream_id, frame.error_code))
