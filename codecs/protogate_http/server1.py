@@ -225,6 +225,7 @@ class Server(Stream):
     def resumeProducing(self) -> None:
         super().resumeProducing()
         if self.half is None and not self._looping and not self.dead:
+            self._idle = self.now()
             self.loop()  # requests that waited for the transport
 
     def alive(self) -> None:
@@ -355,12 +356,13 @@ class Server(Stream):
 
     def _late_head(self, now: float) -> float:
         seconds = self.times.client_header
-        left = self._first + seconds - now if seconds else inf
+        since = now if self.full else max(self._first, self._idle)  # since when it is this side's turn to read
+        left = since + seconds - now if seconds else inf
         if left <= 0:
             self.context.count("client_header_timeout")
             self.refuse(timeout(Phase.CLIENT_HEADER, CLIENT, seconds), self.wire.partial())
             return self.look()
-        return left
+        return min(left, self.look() if self.full else inf)
 
     def _late_idle(self, now: float) -> float:
         if self.unsent():

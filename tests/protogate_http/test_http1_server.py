@@ -1053,6 +1053,33 @@ def test_the_head_has_an_absolute_time():
     assert app.counts == {"client_header_timeout": 1}
 
 
+def test_the_clock_of_a_head_starts_when_it_is_this_sides_turn_to_read():
+    giver = Giver(b"x", ends=False)
+    app = App(lambda request: Response(200, [], giver.body), client_header=10, client_stall=8).feed(GET + GET[:10])
+    app.advance(60)
+    app.answer = lambda request: Response(200)
+    giver.body.finish()
+    app.advance(9)
+    assert app.counts == {}
+    app.feed(GET[10:])
+    assert len(app.requests) == 2
+
+
+def test_who_does_not_read_is_waited_for_by_the_clock_for_that_alone():
+    body = lambda: Giver(b"x" * 40000, b"y" * 20000, length=60000).body  # noqa: E731
+    app = App(lambda request: Response(200, [], body()), client_header=5, client_stall=20, flushing=False)
+    app.feed(GET).feed(GET)  # and now too much waits for him
+    app.feed(GET)
+    app.advance(15)
+    assert (app.counts, len(app.requests)) == ({}, 2)
+    app.wire.flush()
+    assert len(app.requests) == 3
+    app.feed(GET)
+    app.feed(GET)
+    app.advance(25)
+    assert (app.counts, app.wire.rst) == ({"client_stall_timeout": 1}, True)
+
+
 def test_the_time_of_a_pipelined_head_starts_when_its_turn_comes():
     waiting = []
     app = App(lambda request: waiting.append(Deferred()) or waiting[-1], client_header=10, client_stall=0)
