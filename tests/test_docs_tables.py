@@ -271,7 +271,7 @@ def sources() -> list[Path]:
     return [path for path in paths if "testing" not in path.parts]
 
 
-CALLS = ("count", "_count", "Bad")
+CALLS = ("count", "_count", "Bad", "Flood")
 """What is told the name of an event."""
 
 

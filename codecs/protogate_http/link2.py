@@ -155,7 +155,7 @@ class Link(Connection):
             self.engine.receive_data(data)
             self.events()
         except Flood as flood:
-            self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
+            self.calm(flood)
         except Wrong as wrong:
             self.fail("malformed_frame", wrong.code, str(wrong))
         except ERRORS as error:
@@ -268,8 +268,14 @@ class Link(Connection):
 
     def ended_by(self, code: int, text: str) -> None:
         """The engine does not go on."""
-        calm = code == ENHANCE_YOUR_CALM  # what it decodes of one message is more than it may hold
-        self.fail("header_flood" if calm else "malformed_frame", code, text or "it broke the rules of HTTP/2")
+        if code == ENHANCE_YOUR_CALM:  # what it decodes of one message is more than it may hold
+            self.calm(Flood("header_flood"))
+        else:
+            self.fail("malformed_frame", code, text or "it broke the rules of HTTP/2")
+
+    def calm(self, flood: Flood) -> None:
+        """It is too much."""
+        self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
 
     def credit(self, number: int, size: int) -> None:
         """Bytes were consumed: they may come again, on the stream and on the connection."""
@@ -487,7 +493,7 @@ class Link(Connection):
         try:
             self.budget.spend(kind)
         except Flood as flood:
-            self.fail(flood.event, ENHANCE_YOUR_CALM, str(flood))
+            self.calm(flood)
 
     def gave_up(self) -> None:
         """A stream that had cost something came to nothing, and that is the peer's doing."""

@@ -35,8 +35,8 @@ class Options(Model, frozen=True, kw_only=True):
     """PING, SETTINGS and PRIORITY frames, of each so many in a minute, beyond the work that got done."""
     empty_frames: _Budget = 1000
     """DATA frames without content that end nothing, in a minute, beyond the work that got done."""
-    continuations: Annotated[int, Meta(ge=1, le=1000)] = 32
-    """CONTINUATION frames of one message."""
+    continuations: Annotated[int, Meta(ge=1, le=60)] = 32
+    """CONTINUATION frames of one message; h2 takes no more than 63."""
     ping: Annotated[Seconds, within(1, 3600, off=True)] = Seconds(30)
     """Silence of an upstream with requests under way, after which it is asked for a sign of life; 0 = never."""
 
