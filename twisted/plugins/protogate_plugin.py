@@ -27,6 +27,9 @@ add_response_header = Plugin(
 )
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
+concurrency_limit = Plugin(
+    IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
+)
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
 key_auth = Plugin(IModuleFactory, "keyAuth", "protogate.governance.keyauth.KeyAuthFactory")
