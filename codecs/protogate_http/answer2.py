@@ -23,16 +23,27 @@ class Answer(Serving, Stream):
     """
     One request from a client.
 
+    @ivar heard: when something came last, or might have come again.
+    @ivar moved: when bytes of it were sent last, @ivar held: and how many the engine held then.
     @ivar got: bytes received when the clock of the least rate started.
     @ivar mark: when that was.
     """
 
+    heard: float = 0.0
+    moved: float = 0.0
+    held: int = 0
     got: int = 0
     mark: float = 0.0
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)
         self.link = link
+
+    def hears(self, now: float) -> None:
+        self.heard = now
+
+    def stands(self, held: int, now: float) -> None:
+        self.held, self.moved = held, now
 
     def interim(self, response: Response) -> None:
         """C{request.interim}."""

@@ -21,6 +21,8 @@ class Ask(Calling, Stream):
     """
     One request to an upstream.
 
+    @ivar heard: when something came last, or might have come again.
+    @ivar moved: when bytes of it were sent last, @ivar held: and how many the engine held then.
     @ivar fields: its head, until that was written.
     @ivar later: whether the server can do this is not known before its SETTINGS.
     @ivar upgrade: C{request.upgrade}.
@@ -28,6 +30,9 @@ class Ask(Calling, Stream):
     @ivar flushed: when its last byte was flushed, or 0.0.
     """
 
+    heard: float = 0.0
+    moved: float = 0.0
+    held: int = 0
     later: bool = False
     upgrade: bytes | None = None
     interims: int = 0
@@ -37,6 +42,12 @@ class Ask(Calling, Stream):
         super().__init__(client)
         self.link = self._client = client
         self.fields = fields
+
+    def hears(self, now: float) -> None:
+        self.heard = now
+
+    def stands(self, held: int, now: float) -> None:
+        self.held, self.moved = held, now
 
     def ask(self, request: Request, last: bool) -> None:
         if self.later:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from protogate_http.shape2 import FRAME
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def goaway(last: int, code: int, text: str = "") -> bytes:
     return frame(GOAWAY, 0, 0, struct.pack(">II", last, code) + text.encode("ascii", "replace")[:120])
 
 
+@mypyc_attr(native_class=False)
 class Flood(Exception):
     """
     The peer makes work and does none.
@@ -99,6 +102,7 @@ class Flood(Exception):
         self.event = event
 
 
+@mypyc_attr(native_class=False)
 class Wrong(Exception):
     """
     A frame that must end the connection, and that not every engine looks at.

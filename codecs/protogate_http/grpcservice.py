@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.body import Whole
 from protogate.interfaces import IService
@@ -72,7 +72,6 @@ _MOVED: Final = frozenset((STATUS, MESSAGE, DETAILS))
 """What of a head without content is a trailer."""
 
 
-@implementer(IService)
 class Grpc:
     """
     A service for server codecs of HTTP.
@@ -141,6 +140,9 @@ class Grpc:
         self._context.count(_EVENTS[status if status < len(_EVENTS) else UNKNOWN])
         if ledger is not None:
             ledger.rpc = status
+
+
+classImplements(Grpc, IService)
 
 
 def _own(response: Response, malformed: bool, wanted: Kind) -> Response:

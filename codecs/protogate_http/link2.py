@@ -358,7 +358,7 @@ class Link(Connection):
         if outgoing is not None:
             self.blocked[stream.number] = stream
             outgoing.pauseProducing()
-            stream.held, stream.moved = self.queued(stream), self.now()
+            stream.stands(self.queued(stream), self.now())
             self.watch(self.look())
 
     def _unblock(self) -> None:
@@ -382,20 +382,20 @@ class Link(Connection):
     def flushed(self, whole: bool) -> None:
         if not self.leaving:
             return
-        if not whole or self._size:
-            self.watch(self.look())
-            return
+        taken = whole and not self._size
         now, still = self.now(), []
         for ask in self.leaving:
             if ask.writing == OPEN or self.streams.get(ask.number) is not ask:
                 continue
-            if self.queued(ask):
+            if not taken or (ask.given and self.queued(ask)):
                 still.append(ask)
                 continue
             ask.flushed = now
             if ask.ledger is not None:
                 ask.ledger.sent = now
         self.leaving = still
+        if not taken:
+            self.watch(self.look())
 
     # What streams have the engine send; whether it took it.  Of a stream that is over it tells with its next events.
 

@@ -60,8 +60,6 @@ class Stream:
     @ivar left: bytes of the outgoing content that are still due, or None when nobody said.
     @ivar given: bytes of it that the engine holds at most.
     @ivar came: the last frame of what comes was read.
-    @ivar heard: when something came last, or might have come again.
-    @ivar moved: when bytes of it were sent last, @ivar held: and how many the engine held then.
     @ivar expect: the interim response 100 is awaited.
     @ivar method: of the request.
     @ivar worth: an answer to it is work that got done.
@@ -75,9 +73,6 @@ class Stream:
     left: int | None = None
     given: int = 0
     came: bool = False
-    heard: float = 0.0
-    moved: float = 0.0
-    held: int = 0
     expect: bool = False
     method: bytes = b""
     worth: bool = True
@@ -108,12 +103,22 @@ class Stream:
         """L{Half.lost}."""
         raise NotImplementedError
 
+    # -- its clocks (compiled, a trait has no numbers with a fraction)
+
+    def hears(self, now: float) -> None:
+        """Something came, or might have come again."""
+        raise NotImplementedError
+
+    def stands(self, held: int, now: float) -> None:
+        """The engine holds so many bytes of it, and nothing moves."""
+        raise NotImplementedError
+
     # -- what comes
 
     def arrived(self, data: bytes) -> None:
         """Content."""
         size, link = len(data), self.link
-        self.heard = link.heard
+        self.hears(link.heard)
         due = self.due
         if due is not None:
             due = self.due = due - size
@@ -155,7 +160,7 @@ class Stream:
         """Source: go on reading."""
         if self.paused:
             self.paused = False
-            self.heard = self.link.now()
+            self.hears(self.link.now())
         if self.owed >= self.link.half:
             self.repay()
 
