@@ -11,7 +11,7 @@ from zope.interface.verify import verifyObject
 from protogate.context import Limits, Timeouts
 from protogate.errors import CLIENT_GONE, CUT_OFF, Abort, Phase
 from protogate.interfaces import IConnection
-from protogate.message import Response
+from protogate.message import Peer, Response
 from protogate.ordered.link import AHEAD
 from protogate.ordered.server import DRAIN, QUIET, TURN
 from protogate.testing.bodies import Giver, Taker
@@ -56,6 +56,14 @@ def reading(end):
 
 def test_interfaces():
     assert verifyObject(IConnection, ServerEnd().link)
+
+
+def test_who_asks_and_how():
+    for peer, scheme in ((Peer("192.0.2.9", 7), b"http"), (Peer("192.0.2.9", 7, tls=True), b"https")):
+        end = ServerEnd(peer=peer)
+        end.send(GET % 1)
+        (request,) = end.app.requests
+        assert (request.peer, request.scheme, request.protocol) == (peer, scheme, "TOY")
 
 
 # -- order

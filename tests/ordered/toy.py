@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from protogate.context import Context, Limits, Timeouts
 from protogate.interfaces import IDescribedCodec, IStreamCodec
-from protogate.message import Field, Request, Response
+from protogate.message import Field, Peer, Request, Response
 from protogate.ordered.client import Client
 from protogate.ordered.link import END, Events
 from protogate.ordered.server import Server
@@ -129,7 +129,7 @@ class End:
     def __init__(self, limits: Limits | None, timeouts: Timeouts | None, high: int) -> None:
         self.clock, self.counted = Clock(), list[str]()
         self.context = Context(Wheel(self.clock), limits, timeouts, self.counted.append)
-        self.wire = Wire(high=high)
+        self.wire: Any = Wire(high=high)
 
     def send(self, data: bytes) -> None:
         """The peer says something, as far as it is read."""
@@ -160,8 +160,11 @@ class ServerEnd(End):
         limits: Limits | None = None,
         timeouts: Timeouts | None = None,
         high: int = HIGH,
+        peer: Peer | None = None,
     ) -> None:
         super().__init__(limits, timeouts, high)
+        if peer is not None:
+            self.wire.peer = peer
         self.app = App()
         self.link = kind(self.app, self.context)
         self.link.makeConnection(self.wire)
