@@ -19,11 +19,12 @@ The events of read(), which never ends:
 C{ValueError} (or C{RecursionError}) says that this is not the protocol, an L{protogate.errors.Abort} what to answer.
 Either ends the connection, since what follows has no beginning.  A request that is framed well but may not be asked is
 given with C{malformed} set: it is answered with an error, its content is thrown away, and the next one is served.
+Anything else that is raised is a fault of the codec: it is logged, and ends the connection with a 500.
 
 Rules
 - What was read goes into a body first, in one piece; a message is handed on when the read is used up.
 - The next request is not looked at before the answer to this one is out.  What comes meanwhile waits, C{AHEAD} bytes of
-  it here, the rest with the kernel: so who pipelines is answered in order, and costs no memory.
+  it here, the rest with the kernel: so who pipelines is answered in order, and costs neither memory nor others' time.
 - A body is as long as it said, whoever made it; if not, the message breaks off where the peer sees it.
 - A request that no other protocol could be trusted with is malformed, whatever the codec let through, and so is one
   over a limit: L{protogate.ordered.fault}.
