@@ -20,6 +20,8 @@ Rows
                the same asked over HTTP/2: eight requests in each read of a connection, an upstream of HTTP/1
     http2both, grpc
                an upstream of HTTP/2; a GET, and a call with one message each way
+    sotp, sotpboth
+               asked over SOTP, eight requests in each read, in the form of HTTP; an upstream of HTTP/1, and one of SOTP
 
 Figures
     µs             CPU time of the process per request: the least of all rounds, which are interleaved
@@ -46,6 +48,7 @@ from typing import Any, Final
 import configuration
 from inside import ADMIN, LISTEN, ORIGIN, Row, bare, whole
 from inside2 import Streams
+from inside3 import Links
 from processes import binary, cells
 
 WARM: Final = 50
@@ -62,13 +65,17 @@ ROWS: Final[dict[str, Callable[..., Row]]] = {
     "http2both": lambda *how: streamed("http2both", *how, back="http2"),
     "http2download": lambda *how: streamed("http2download", *how, answer=100 * 1024),
     "grpc": lambda *how: streamed("grpc", *how, back="http2", grpc=True),
+    "sotp": lambda *how: streamed("sotp", *how, front="sotp"),
+    "sotpboth": lambda *how: streamed("sotpboth", *how, front="sotp", back="sotp"),
 }
 
 
-def streamed(name: str, connections: int, now: Callable[[], float], back: str = "http1", **more: Any) -> Row:
-    """A row whose clients speak HTTP/2."""
-    row = Streams(name, connections, back, **more)
-    return whole(row, row.connections, now, configuration.plain(LISTEN, ORIGIN, front="http2", back=back))
+def streamed(
+    name: str, connections: int, now: Callable[[], float], front: str = "http2", back: str = "http1", **more: Any
+) -> Row:
+    """A row whose clients have streams."""
+    row = {"http2": Streams, "sotp": Links}[front](name, connections, back, **more)
+    return whole(row, row.connections, now, configuration.plain(LISTEN, ORIGIN, front=front, back=back))
 
 
 def ready(name: str, connections: int, now: Callable[[], float]) -> Row:

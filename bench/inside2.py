@@ -101,7 +101,7 @@ def content(data: bytes) -> bytes:
 
 class Streams(Row):
     """
-    Clients of HTTP/2.
+    Clients of HTTP/2; or of another protocol with streams, by what a subclass makes of the methods below.
 
     @param together: requests at once; C{connections} is on how many.
     @param back: what upstreams speak.
@@ -117,8 +117,8 @@ class Streams(Row):
         self._back, self._grpc = back, grpc
         self._content = MESSAGE if grpc else b"d" * answer
         self._next = 1
-        self._askers: list[Message] = []
-        self._answerers: list[Message] = []
+        self._askers: list[Any] = []  # with what L{Message} has
+        self._answerers: list[Any] = []
         self._ends: list[Callable[[], object]] = []
 
     @property
@@ -126,30 +126,56 @@ class Streams(Row):
         """Requests in each turn."""
         return self.connections * self._each
 
-    def client(self, protocol: Any) -> None:
-        """See L{Row}."""
-        super().client(protocol)
-        self._ends.append(protocol.transport.over)
+    # -- what is said
+
+    opening, answering = PREFACE + OPENING, OPENING
+    """What a client says first, and what an upstream does."""
+
+    def asking(self) -> Any:
+        """Requests of one connection."""
         path, method, more = SMALL, "GET", AGENT
         if self._grpc:
             path, method, more = GRPC, "POST", [*AGENT[:1], *GRPC_FIELDS.items()]
         start = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "shop.example:8080")]
-        self._askers.append(Message(start + more, [MESSAGE] if self._grpc else (), []))
-        protocol.dataReceived(PREFACE + OPENING)
+        return Message(start + more, [MESSAGE] if self._grpc else (), [])
 
-    def origin(self, protocol: Any) -> None:
-        """See L{Row}."""
-        super().origin(protocol)
-        self._ends.append(protocol.transport.over)
-        if self._back == "http1":
-            return
+    def telling(self) -> Any:
+        """Answers of one connection."""
         kind = GRPC_FIELDS["content-type"] if self._grpc else "application/json"
         fields = [(":status", "200"), *ORIGIN, ("content-type", kind)]
         if not self._grpc:
             fields.append(("content-length", str(len(self._content))))
         pieces = [self._content[at : at + FRAME] for at in range(0, len(self._content), FRAME)]
-        self._answerers.append(Message(fields, pieces, [("grpc-status", "0")] if self._grpc else []))
-        protocol.dataReceived(OPENING)
+        return Message(fields, pieces, [("grpc-status", "0")] if self._grpc else [])
+
+    def credit(self, size: int) -> bytes:
+        """For so many bytes of answers, if they need any."""
+        return frame(WINDOW_UPDATE, 0, 0, size.to_bytes(4, "big")) if size > FRAME else b""
+
+    def ended(self, data: bytes) -> list[int]:
+        """The streams that end in whole frames."""
+        return ended(data.removeprefix(PREFACE))
+
+    def content(self, data: bytes) -> bytes:
+        """What whole frames have of it."""
+        return content(data)
+
+    # -- the row
+
+    def client(self, protocol: Any) -> None:
+        """See L{Row}."""
+        super().client(protocol)
+        self._ends.append(protocol.transport.over)
+        self._askers.append(self.asking())
+        protocol.dataReceived(self.opening)
+
+    def origin(self, protocol: Any) -> None:
+        """See L{Row}."""
+        super().origin(protocol)
+        self._ends.append(protocol.transport.over)
+        if self._back != "http1":
+            self._answerers.append(self.telling())
+            protocol.dataReceived(self.answering)
 
     def begin(self, dial: Callable[[], object]) -> None:
         """See L{Row}."""
@@ -165,12 +191,10 @@ class Streams(Row):
             sent.clear()
 
     def _ask(self) -> None:
-        first, back = self._next, len(self._content) * self._each
+        first = self._next
         self._next += 2 * self._each
+        credit = self.credit(len(self._content) * self._each) if first > 1 else b""
         for (ask, _), message in zip(self._clients, self._askers, strict=True):
-            credit = b""
-            if first > 1 and back > FRAME:
-                credit = frame(WINDOW_UPDATE, 0, 0, back.to_bytes(4, "big"))
             ask(credit + b"".join([message.on(first + 2 * at) for at in range(self._each)]))
 
     def _answer(self) -> list[bytes]:
@@ -186,9 +210,9 @@ class Streams(Row):
         else:
             for (answer, sent), message in zip(self._origins, self._answerers, strict=False):
                 if sent:
-                    told = b"".join(sent).removeprefix(PREFACE)
+                    told = b"".join(sent)
                     sent.clear()
-                    numbers = ended(told)
+                    numbers = self.ended(told)
                     asked += [told] * len(numbers)
                     answer(b"".join([message.on(number) for number in numbers]))
         self._over()
@@ -219,5 +243,5 @@ class Streams(Row):
             raise SystemExit(f"{self.name}: {asked} of {self.together} requests reached the upstream")
         for _, sent in self._clients:
             told, sent[:] = b"".join(sent), []
-            if len(ended(told)) != self._each or content(told) != self._content * self._each:
+            if len(self.ended(told)) != self._each or self.content(told) != self._content * self._each:
                 raise SystemExit(f"{self.name}: the client was answered {told[:200]!r}")
