@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
@@ -20,6 +20,7 @@ from protogate.governance.sources import Followed
 from protogate.identity import place as places
 from protogate.identity.identity import Identity
 from protogate.identity.place import Authorization, Cookie, Header, Place, Query
+from protogate.message import Field
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -105,21 +106,29 @@ class Admission:
             headers[:] = [field for field in headers if field[0] not in names]
             headers.extend([field for field in fields.of(exchange) if field[1]])
 
-    def absent(self) -> None:
+    def absent(self, headers: Sequence[Field] = ()) -> None:
         """
         There is no credential.
 
+        @param headers: that a refusal gets, too.
         @raise Abort: there must be one.
         """
         if not self.optional:
-            raise self.refusal("there is no credential", "authentication is required")
+            raise self.refusal("there is no credential", "authentication is required", headers=headers)
 
-    def refusal(self, why: str, detail: str = "the credential is not valid", error: str = "") -> Abort:
+    def refusal(
+        self,
+        why: str,
+        detail: str = "the credential is not valid",
+        error: str = "",
+        headers: Sequence[Field] = (),
+    ) -> Abort:
         """
         The Abort for somebody who is not let in: 401, or 403 where there is no challenge.
 
         @param why: for operators; no secret, nothing that a client may make long.
         @param error: parameters that the challenge gets.
+        @param headers: that the answer gets, too.
         """
         challenge = self._challenge
         return Abort(
@@ -128,7 +137,7 @@ class Admission:
             401 if challenge else 403,
             error="http_request_denied",
             detail=detail,
-            headers=[(b"www-authenticate", challenge + error.encode("ascii"))] if challenge else [],
+            headers=[*([(b"www-authenticate", challenge + error.encode("ascii"))] if challenge else []), *headers],
         )
 
     def forbidden(self, why: str) -> Abort:
