@@ -36,6 +36,11 @@ HIGHEST: Final = 1_000_000_000
 NETWORK: Final = 64
 """Bits of an IPv6 address that tell clients apart: whoever has one has all addresses behind these (RFC 6177)."""
 
+LOCAL: Final = "local"
+OPEN: Final = "open"
+CLOSED: Final = "closed"
+"""What holds without the store: each worker's own part, nothing, or nobody is let in."""
+
 Key = Callable[["Exchange"], str]
 """By what an exchange is counted."""
 
@@ -97,6 +102,13 @@ def read_cost(reader: Params) -> int | Template:
     if isinstance(reader.given("cost"), Template):
         return reader.text("cost")  # type: ignore[return-value]
     return reader.integer("cost", 1, 1, HIGHEST)
+
+
+def read_fails(reader: Params) -> str:
+    """The parameter C{whenStoreFails}."""
+    if "whenStoreFails" in reader and "redis" not in reader:
+        reader.fault("there is no store that could fail: say redis, or remove this", "whenStoreFails")
+    return reader.choice("whenStoreFails", LOCAL, LOCAL, OPEN, CLOSED)
 
 
 def price(cost: int | Template, exchange: Exchange) -> int:

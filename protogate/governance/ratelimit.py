@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "protogate:rate:"
 """Of keys in Redis: prefix, name, colon, key."""
-LOCAL: Final = "local"
-OPEN: Final = "open"
-CLOSED: Final = "closed"
 
 _log = Logger()
 
@@ -132,14 +129,14 @@ class RateLimit:
             self._judge(left, exchange, cost, shared=True)
             return
         self._count("store_failed")
-        if self._fails == LOCAL:
+        if self._fails == limits.LOCAL:
             now = exchange.wheel.now()
             assert self._leases is not None
             known = self._leases.left(key)
             if known is not None:
                 self._buckets.fill(key, known / self._workers, now)
             self._judge(self._buckets.take(key, cost, now), exchange, cost)
-        elif self._fails == CLOSED:
+        elif self._fails == limits.CLOSED:
             self._count("limited")
             raise self._told.refusal("rateLimit: the store is gone, and without it nobody is let in", 1.0, 1.0)
 
@@ -193,8 +190,6 @@ class RateLimitFactory:
         most = reader.integer("keys", limits.KEYS, 1, limits.MOST_KEYS)
         always = reader.flag("headers")
         store = reader.redis("redis")
-        fails = reader.choice("whenStoreFails", LOCAL, LOCAL, OPEN, CLOSED)
-        if "whenStoreFails" in reader and "redis" not in reader:
-            reader.fault("there is no store that could fail: say redis, or remove this", "whenStoreFails")
+        fails = limits.read_fails(reader)
         reader.done()
         return RateLimit(rate, burst, key, text, cost, name, most, always, store, fails)

@@ -113,8 +113,9 @@ class RedisServer(Factory):
             return "OK"
         if self.refusal:
             raise Refusal(self.refusal)
-        if name in (b"EVALSHA", b"EVAL"):
-            return self._run(name, *rest)
+        return self._run(name, *rest) if name.startswith(b"EVAL") else self._value(name, rest)
+
+    def _value(self, name: bytes, rest: list[bytes]) -> Any:
         if name == b"PING":
             return "PONG"
         if name == b"GET":
@@ -202,3 +203,19 @@ def gcra(server: RedisServer, keys: list[bytes], args: list[bytes]) -> list[int]
     ahead = (burst - left) * each
     server.put(keys[0], (now + ahead, each), (ceil(ahead / 1000) + 1000) / 1000)
     return [given, ceil((1 - left % 1) * each) if given < wanted else 0, floor(left)]
+
+
+def quota(server: RedisServer, keys: list[bytes], args: list[bytes]) -> list[int]:
+    """Does what L{protogate.governance.quotascript.QUOTA} does."""
+    limit, until, wanted, least = (int(arg) for arg in args)
+    used = server.get(keys[0]) or 0
+    left = max(limit - used, 0)
+    if wanted < 0:
+        given = -min(-wanted, used)
+    else:
+        given = min(wanted, left)
+        given = 0 if given < least else given
+    if given:
+        server.values[keys[0]] = (used + given, float(until))
+    left = max(left - given, 0)
+    return [given, 0 if left else 1_000_000, left]

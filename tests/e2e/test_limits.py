@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,8 @@ from gateways import WITHIN, Gateway, eventually, start
 from neighbours import Neighbours, free_port, need
 from processes import cells
 from protogate.governance.gcrascript import GCRA
-from protogate.testing.redis import RedisServer, gcra
+from protogate.governance.quotascript import QUOTA
+from protogate.testing.redis import RedisServer, gcra, quota
 
 redis = pytest.importorskip("redis")
 
@@ -104,6 +106,25 @@ def test_the_script_does_what_its_twin_does(
             assert found[0] == expected[0]
             assert found[1] == pytest.approx(expected[1], abs=2)
             assert found[2] == pytest.approx(expected[2], abs=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 300),
+    st.lists(st.tuples(st.integers(-60, 50), st.integers(1, 5)), min_size=1, max_size=40),
+)
+def test_the_script_of_quotas_does_what_its_twin_does(store: Store, limit: int, steps: list[tuple[int, int]]) -> None:
+    until = int(time.time()) + 1000
+    twin = RedisServer(time.time)
+    with store.client() as client:
+        client.flushall()
+        script = client.register_script(QUOTA.text)
+        for wanted, least in steps:
+            numbers = [limit, until, max(wanted, least) if wanted > 0 else wanted, least if wanted > 0 else 0]
+            assert script(["k"], numbers) == quota(twin, [b"k"], [b"%d" % number for number in numbers])
+        if twin.get(b"k"):
+            assert client.get("k") == b"%d" % twin.get(b"k")
+            assert 900 < client.ttl("k") <= 1000
 
 
 def test_another_rate_in_the_script_keeps_what_was_used(store: Store) -> None:
