@@ -35,6 +35,7 @@ hmac_auth = Plugin(IModuleFactory, "hmacAuth", "protogate.governance.hmacauth.Hm
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
 key_auth = Plugin(IModuleFactory, "keyAuth", "protogate.governance.keyauth.KeyAuthFactory")
 login_check = Plugin(IModuleFactory, "loginCheck", "protogate.governance.logincheck.LoginCheckFactory")
+mtls_auth = Plugin(IModuleFactory, "mtlsAuth", "protogate.governance.mtlsauth.MtlsAuthFactory")
 quota = Plugin(IModuleFactory, "quota", "protogate.governance.quota.QuotaFactory")
 rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
 rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
