@@ -257,8 +257,8 @@ def _issuer(reader: Params, *path: str | int) -> Issuer | None:
     """None when it has a fault."""
     before = len(reader.faults)
     name = reader.literal("issuer", "")
-    audiences = _words(reader, "audience")
-    kinds = [kind.lower().removeprefix("application/") for kind in _words(reader, "types")]
+    audiences = reader.words("audience")
+    kinds = [kind.lower().removeprefix("application/") for kind in reader.words("types")]
     if not name:
         reader.warn("tokens of any issuer count, if one of the keys has signed them; name it", "issuer")
     if not audiences:
@@ -267,7 +267,7 @@ def _issuer(reader: Params, *path: str | int) -> Issuer | None:
         issuers=frozenset([name] if name else []),
         audiences=frozenset(audiences),
         kinds=frozenset(kinds) if kinds else KINDS | {""},
-        required=tuple(_words(reader, "required")),
+        required=tuple(reader.words("required")),
         leeway=reader.seconds("leeway", 30.0, 0.0, 600.0),
         lasting=reader.flag("endless"),
     )
@@ -283,22 +283,10 @@ def _issuer(reader: Params, *path: str | int) -> Issuer | None:
         except ValueError as error:
             reader.fault(str(error), "secret")
     known = tuple(SECRET) if "secret" in reader else ALGORITHMS
-    algorithms = _words(reader, "algorithms")
+    algorithms = reader.words("algorithms")
     for index, algorithm in enumerate(algorithms):
         if algorithm not in known:
             reader.fault(f"expected one of {', '.join(known)}, got {shown(algorithm)}", "algorithms", index)
     if len(reader.faults) > before or keys is None:
         return None
     return Issuer(name, keys, frozenset(algorithms or known), demands, (*path, "keys"))
-
-
-def _words(reader: Params, name: str) -> list[str]:
-    """A text or a list of them; none where there is nothing."""
-    given = reader.given(name)
-    if given is None and name not in reader:
-        return []
-    words = given if isinstance(given, list | tuple) else [given]
-    if not words or not all(isinstance(word, str) and word for word in words):
-        reader.fault(f"expected a text, or a list of them, got {shown(given)}", name)
-        return []
-    return list(words)

@@ -312,6 +312,20 @@ class Params:
             self.fault(f"cannot be read: {error.strerror}", at)
         return None
 
+    def words(self, name: str) -> list[str]:
+        """A text or a list of them, none empty; an empty list when it is not there."""
+        given = self._params.get(name)
+        if given is None and name not in self._params:
+            return []
+        words = given if isinstance(given, (list, tuple)) else [given]
+        for word in words:
+            if not isinstance(word, str) or not word:
+                self.fault(f"expected a text, or a list of them, got {shown(word)}", name)
+                return []
+        if not words:
+            self.fault("expected a text, or a list of them: this one is empty", name)
+        return list(words)
+
     def items(self, name: str) -> list[Any]:
         """A list; empty when it is not there."""
         value = self._params.get(name, [])

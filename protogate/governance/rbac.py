@@ -124,7 +124,7 @@ def _rule(reader: Params, entry: object, index: int) -> Rule:
     name = inner.literal("name")
     tests: list[Holds] = []
     if "users" in inner:
-        tests.append(_user(_words(inner, inner.given("users"), "users")))
+        tests.append(_user(frozenset(inner.words("users"))))
     if "claims" in inner:
         tests += _claims(inner)
     if "when" in inner:
@@ -158,19 +158,11 @@ def _claims(inner: Params) -> list[Holds]:
     if not isinstance(claims, Mapping) or not claims:
         inner.fault(f"expected claims and what they may be: {{groups: [admin]}}, got {shown(claims)}", "claims")
         return []
-    return [_claim(name, _words(inner, values, "claims", name)) for name, values in claims.items()]
-
-
-def _words(inner: Params, given: object, *path: str) -> frozenset[str]:
-    """A text, or a list of them."""
-    words = given if isinstance(given, list | tuple) else [given]
-    for word in words:
-        if not isinstance(word, str) or not word:
-            inner.fault(f"expected a text, or a list of them, got {shown(word)}", *path)
-            return frozenset()
-    if not words:
-        inner.fault("the list is empty: nobody is meant", *path)
-    return frozenset(words)
+    of = Params(claims)
+    tests = [_claim(name, frozenset(of.words(name))) for name in claims]
+    for fault in of.faults:
+        inner.fault(fault.message, "claims", *fault.path)
+    return tests
 
 
 def _user(names: frozenset[str]) -> Holds:
