@@ -18,6 +18,7 @@ BUILT_IN = {
     "jwtAuth": True,
     "keyAuth": True,
     "loginCheck": True,
+    "mtlsAuth": True,
     "rbac": True,
     "removeHeader": False,
     "respond": False,
