@@ -12,6 +12,7 @@ The report, as JSON
     connections  of each listener
     counts       of the gateway's counters
     reloads      how often a configuration was taken over
+    links        of each connection of HTTP/2: side, streams, and both windows: what may still come, and what may leave
     gap          longest time between two turns of a ticker that runs every millisecond, since the last report
     busy         the most time on a CPU between two of them: what it is whatever else the machine does
 """
@@ -31,6 +32,17 @@ from protogate.cli import run
 from protogate.service import GatewayService
 
 TICK = 0.001
+SIDES = {"protogate_http.server2": "server", "protogate_http.client2": "client"}
+
+
+def windows(link: Any) -> dict[str, Any]:
+    """Of a connection of HTTP/2, whichever engine keeps them."""
+    engine = getattr(link.engine, "_connection", link.engine)
+    if engine is link.engine:
+        come, leave = engine.local_window_size, engine.remote_window_size
+    else:
+        come, leave = engine.inbound_flow_control_window, engine.outbound_flow_control_window
+    return {"side": SIDES[type(link).__module__], "streams": len(link.streams), "come": come, "leave": leave}
 
 
 class Hook:
@@ -74,6 +86,7 @@ class Hook:
             "connections": {one.listener.name: len(one.listener.connections) for one in service.ports.opened.values()},
             "counts": dict(service.counters.counts),
             "reloads": service.reloads,
+            "links": [windows(one) for one in objects if type(one).__module__ in SIDES and hasattr(one, "engine")],
             "gap": gap,
             "busy": busy,
         }
