@@ -11,8 +11,9 @@ from protogate.connection import specialised
 from protogate.errors import Abort
 from protogate.halves import ENDED, OPEN, Serving
 from protogate.message import Field, Headers, Response
-from protogate_http.fields2 import STATUS, compose, length_of, without_key
+from protogate_http.fields2 import STATUS, WEBSOCKET, compose, length_of, without_key
 from protogate_http.grpc import kind_of
+from protogate_http.semantics import accept, key
 from protogate_http.stream2 import Stream
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class Answer(Serving, Stream):
         if self.tunnel:
             fields = [STATUS[200 if status == 101 else status]]
             compose(fields, without_key(response.headers), count)
+            mine = None if self.request is None or self.request.upgrade != WEBSOCKET else key(self.request)
+            if mine is not None and status == 101:
+                fields.append((b"sec-websocket-accept", accept(mine)))
             link.respond(self.number, fields, last)
             return
         if not 200 <= status < 600:

@@ -27,7 +27,7 @@ from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
 from protogate_http.ask2 import Ask
 from protogate_http.engine2 import ERRORS
-from protogate_http.fields2 import request_head, told
+from protogate_http.fields2 import WEBSOCKET, request_head, told
 from protogate_http.frames2 import CANCEL, LAST, NO_ERROR, REFUSED_STREAM, code_name, goaway
 from protogate_http.grpc import tell_deadline
 from protogate_http.link2 import Link
@@ -223,7 +223,8 @@ class Client(Link):
         if upgrade is not None and upgrade != CONNECT and 200 <= status < 300:
             status, length = 101, None
             mine = key(request)
-            if upgrade == b"websocket" and mine is not None:
+            made.fields.remove(b"sec-websocket-accept")  # of what stands behind the server
+            if upgrade == WEBSOCKET and mine is not None:
                 made.fields.append((b"sec-websocket-accept", accept(mine)))
         if ends and length is not None and bodyless(request.method, status):
             made.fields.append((b"content-length", b"%d" % length))

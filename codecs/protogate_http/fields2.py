@@ -25,8 +25,10 @@ from protogate_http.semantics import (
     aim,
     bodyless,
     described,
+    key,
     listed,
     named,
+    new_key,
 )
 from protogate_http.wire1 import KNOWN, LONG, REMEMBERED, TEXT, TOKEN, Bad, low, number
 
@@ -290,11 +292,12 @@ def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> 
     return out
 
 
+WEBSOCKET: Final = b"websocket"
 _KEYS: Final = frozenset((b"sec-websocket-key", b"sec-websocket-accept"))
 
 
 def without_key(fields: Iterable[Field]) -> list[Field]:
-    """A handshake of WebSocket has no key here (RFC 8441, 5)."""
+    """Without a handshake of WebSocket that was made with somebody else."""
     return [field for field in fields if field[0] not in _KEYS]
 
 
@@ -318,6 +321,8 @@ def request_head(request: Request, count: Callable[[str], None]) -> list[Field]:
         if method != b"CONNECT":
             out.append((b":protocol", upgrade))
         compose(out, without_key(request.headers), count)
+        if upgrade == WEBSOCKET:  # nobody needs a key here, but who stands behind the server may
+            compose(out, [(b"sec-websocket-key", key(request) or new_key())], count)
         return out
     compose(out, request.headers, count)
     body = request.body

@@ -290,7 +290,8 @@ def admissible(fields: list[Field]) -> list[Field]:
     return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS and field[0][:12] not in _FORWARDED]
 
 
-# WebSocket is the one token whose handshake differs: HTTP/2 has no key (RFC 8441, 5).
+# WebSocket is the one token whose handshake differs: HTTP/2 needs no key (RFC 8441, 5).  Those that pass one on all the
+# same (Envoy) lean on its getting through: a server of HTTP/1 stands behind them, or a client in front.
 
 
 def key(request: Request) -> bytes | None:
