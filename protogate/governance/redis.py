@@ -213,7 +213,7 @@ class Redis:
             return
         from protogate.governance import redislink  # noqa: PLC0415 - an extra; and it imports the reactor
 
-        attempt = self._attempt = redislink.connect(self.settings, self._reactor, PATIENCE)
+        attempt = self._attempt = redislink.connect(self.settings, self._reactor, self._wheel.soon, PATIENCE)
         attempt.addCallbacks(self._connected, self._unconnected)
 
     def _connected(self, link: Link) -> None:

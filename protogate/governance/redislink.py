@@ -6,12 +6,14 @@ is one.
 
 Rules
 - A connection is handed out when it was authenticated and has its database.
+- What is sent within one turn of the event loop goes out as one piece, at its end.
 - What no client should see ends it: an answer to nothing, one that is no RESP, one of more than L{LARGEST} bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
@@ -45,7 +47,9 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
 
     factory: _Once
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisSettings, soon: Callable[[Callable[[], object]], object]) -> None:
+        """@param soon: L{protogate.wheel.Wheel.soon}."""
+        self._soon = soon
         super().__init__(
             charset=None,
             convertNumbers=False,
@@ -58,14 +62,24 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
         self._reason = ""
 
     def send(self, command: Sequence[Word]) -> Deferred[Any]:
-        """Its answer; fails with an error of txredisapi's."""
+        """Its answer; fails with an error of txredisapi's.  It has been connected."""
+        self.pipelining = True
+        if not self.pipelined_commands:
+            self._soon(self._flush)
         try:
             return self.execute_command(*command)  # type: ignore[no-any-return]
         except txredisapi.RedisError:
             return fail()
 
+    def _flush(self) -> None:
+        commands, self.pipelined_commands = self.pipelined_commands, []
+        self.pipelined_replies.clear()
+        if commands and self.connected:
+            self.transport.write(b"".join(commands))
+
     def close(self) -> None:
-        """Nobody needs it any more."""
+        """Nobody needs it any more; what was sent goes out."""
+        self._flush()
         self.transport.loseConnection()
 
     def abort(self, why: str) -> None:
@@ -74,6 +88,9 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
         self.transport.abortConnection()
 
     # -- txredisapi
+
+    def _build_command(self, *args: Word, **_: object) -> bytes:
+        return hiredis.pack_command(args)  # type: ignore[no-any-return]
 
     def dataReceived(self, data: bytes, unpause: bool = False) -> None:
         """Twisted."""
@@ -109,13 +126,13 @@ class _Once(Factory):
     noisy = False
     isLazy = False  # txredisapi asks for it
 
-    def __init__(self, settings: RedisSettings, done: Deferred[Link]) -> None:
-        self._settings, self._done = settings, done
+    def __init__(self, make: Callable[[], Link], done: Deferred[Link]) -> None:
+        self._make, self._done = make, done
         self.link: Link | None = None
 
     def buildProtocol(self, addr: object) -> Link:
         """Twisted."""
-        link = self.link = Link(self._settings)
+        link = self.link = self._make()
         link.factory = self
         link.whenConnected().addCallback(self._ready)
         return link
@@ -139,15 +156,18 @@ class _Once(Factory):
         self.failed(why.removeprefix("Redis error: "))
 
 
-def connect(settings: RedisSettings, reactor: Any, seconds: float) -> Deferred[Link]:
+def connect(
+    settings: RedisSettings, reactor: Any, soon: Callable[[Callable[[], object]], object], seconds: float
+) -> Deferred[Link]:
     """
     Connect, and wait until the connection may be used.
 
+    @param soon: L{protogate.wheel.Wheel.soon}.
     @param seconds: that all of it may take.
     @return: fails with whatever was in the way.  Cancelling it gives up.
     """
     done: Deferred[Link] = Deferred(lambda _: end())
-    factory = _Once(settings, done)
+    factory = _Once(partial(Link, settings, soon), done)
     attempt = _endpoint(settings, reactor, seconds).connect(factory)
 
     def end() -> None:

@@ -91,6 +91,15 @@ def test_many_commands_go_out_before_the_first_answer(stand):
     assert found[500:] == [b"%d" % n for n in range(500)]
 
 
+def test_what_is_asked_in_one_turn_goes_out_as_one_piece(stand):
+    ((_, wire), _) = stand.reactor.links[-1].ends
+    before = wire.writes
+    answers = [stand.redis.call("SET", "a", n) for n in range(100)]
+    stand.reactor.run()
+    assert wire.writes == before + 1
+    assert all(answer.called for answer in answers)
+
+
 def test_a_script_is_sent_once_and_again_when_redis_has_forgotten_it(stand):
     for total in (1, 2, 3):
         assert stand.seen(stand.redis.script(ADD, ["n"], [1])) == [total]
