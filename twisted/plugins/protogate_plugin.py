@@ -31,6 +31,7 @@ concurrency_limit = Plugin(
     IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
 )
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
+forward_auth = Plugin(IModuleFactory, "forwardAuth", "protogate.governance.forwardauth.ForwardAuthFactory")
 hmac_auth = Plugin(IModuleFactory, "hmacAuth", "protogate.governance.hmacauth.HmacAuthFactory")
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
 key_auth = Plugin(IModuleFactory, "keyAuth", "protogate.governance.keyauth.KeyAuthFactory")
