@@ -14,6 +14,7 @@ BUILT_IN = {
     "accessList": True,
     "addResponseHeader": False,
     "basicAuth": True,
+    "forwardAuth": True,
     "hmacAuth": True,
     "jwtAuth": True,
     "keyAuth": True,
