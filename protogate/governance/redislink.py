@@ -46,6 +46,7 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
     """
 
     factory: _Once
+    pipelined_commands: list[bytes]
 
     def __init__(self, settings: RedisSettings, soon: Callable[[Callable[[], object]], object]) -> None:
         """@param soon: L{protogate.wheel.Wheel.soon}."""
@@ -90,7 +91,7 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
     # -- txredisapi
 
     def _build_command(self, *args: Word, **_: object) -> bytes:
-        return hiredis.pack_command(args)  # type: ignore[no-any-return]
+        return hiredis.pack_command(args)  # type: ignore[arg-type]  # of any length
 
     def dataReceived(self, data: bytes, unpause: bool = False) -> None:
         """Twisted."""
