@@ -91,7 +91,8 @@ class Link(txredisapi.HiredisProtocol):  # type: ignore[misc]  # it has no types
     # -- txredisapi
 
     def _build_command(self, *args: Word, **_: object) -> bytes:
-        return hiredis.pack_command(args)  # type: ignore[arg-type]  # of any length
+        packed: bytes = hiredis.pack_command(args)  # type: ignore[arg-type]  # of any length
+        return packed
 
     def dataReceived(self, data: bytes, unpause: bool = False) -> None:
         """Twisted."""
