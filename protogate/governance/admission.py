@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
+from protogate.governance.asking import Question
 from protogate.governance.params import CONNECTION, FRAMING, Fields, Params, shown
 from protogate.governance.sources import Followed
 from protogate.identity import place as places
@@ -214,9 +215,14 @@ def followed(reader: Params, name: str, parse: Callable[[bytes], T], limit: int)
     except ConfigError as error:
         reader.fault(error.message, name)
     url = source.url
-    if url is not None and url.service.startswith("http://") and not _LOOPBACK(url.service):
+    if url is not None and in_the_clear(url):
         reader.warn("it comes without TLS: whoever is on the way can put something else in its place", name, "url")
     return found
+
+
+def in_the_clear(question: Question) -> bool:
+    """Whether whoever is on the way could read or change what is asked; of an upstream its own settings tell."""
+    return question.service.startswith("http://") and not _LOOPBACK(question.service)
 
 
 def asks(name: str, what: Followed[Any] | None) -> dict[str, tuple[str | int, ...]]:
