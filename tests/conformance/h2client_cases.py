@@ -7,6 +7,7 @@ Unless a case says otherwise, C{GET /} is under way on stream 1.
 from __future__ import annotations
 
 from h2case import OPEN, Item, Table, answer, closed, reset
+
 from h2frames import (
     FRAME,
     PUSH,

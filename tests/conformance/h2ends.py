@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any
 
 from h2case import Case, Item
-from h2frames import PREFACE, ping, req, res, settings
-from h2peer import Peer
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from h2frames import PREFACE, ping, req, res, settings
+from h2peer import Peer
 from protogate.context import Context, Limits, Timeouts
 from protogate.interfaces import IService
 from protogate.message import Request, Response

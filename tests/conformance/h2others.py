@@ -23,11 +23,11 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from h2case import Case
-from h2frames import PREFACE, ping, req, settings
-from h2peer import Peer
 from h2server_cases import server
 from h2shared import SHARED
 
+from h2frames import PREFACE, ping, req, settings
+from h2peer import Peer
 from neighbours import Neighbour, free_port, listens, need
 
 BIG = 1 << 20

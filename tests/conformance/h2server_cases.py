@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from h2case import MALFORMED, OPEN, Item, Table, answer, closed, reset
+
 from h2frames import (
     CONTINUATION,
     DATA,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from h2case import CLIENT, OPEN, SERVER, Item, Role, Table, answer, closed, reset
+
 from h2frames import (
     ACK,
     DATA,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from h2ends import Wired, client_of, server_of
+
 from h2frames import PREFACE, Field, headers, settings
 from h2peer import Peer
-
 from protogate.message import Request, Response
 from protogate_http.engine2 import ENGINES
 
