@@ -55,7 +55,6 @@ from protogate_http.h2events import (
 )
 from protogate_http.shape2 import FRAME, LEAST, Shape
 
-
 _RECEIVED: Final = {
     h2.events.RequestReceived: RequestReceived,
     h2.events.ResponseReceived: ResponseReceived,
