@@ -38,6 +38,8 @@ FIRST: Final = 0.1
 """Seconds before the first attempt to connect anew; each further one waits twice as long …"""
 MOST: Final = 1.0
 """… up to this.  Up to a quarter is added by chance: a thousand workers do not come back at once."""
+ELSEWHERE: Final = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING")
+"""Errors of a Redis that cannot do it, but another one at the same name may: the connection is made anew."""
 UNDER_WAY: Final = 10_000
 """Calls that may wait for an answer; further ones fail at once."""
 EARLY: Final = 0.001
@@ -169,15 +171,18 @@ class Redis:
         if answer.called:
             return  # it came too late, or nobody wants it
         if not isinstance(result, Failure):
+            self._failures = 0
             self._count("redis_ok")
             answer.callback(result)
         elif self._link is None:
             answer.errback(RedisGone(self._why()))
         else:
-            self._count("redis_failed")
             text = str(result.value)
             if not text.startswith("NOSCRIPT"):
+                self._count("redis_failed")
                 self._warn("Redis at {where} refused a command: {why}", where=self.settings.shown, why=text)
+            if text.startswith(ELSEWHERE):
+                self._link.abort(text)
             answer.errback(RedisRefused(text))
 
     def _overdue(self) -> None:
@@ -220,7 +225,6 @@ class Redis:
         self._attempt, self._link, self._silent = None, link, 0.0
         if self._failures:
             _log.info("connected to Redis at {where}", where=self.settings.shown)
-        self._failures = 0
         link.lost.addCallback(partial(self._broken, link))
 
     def _unconnected(self, failure: Failure) -> None:

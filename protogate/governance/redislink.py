@@ -5,7 +5,8 @@ Apart from L{protogate.governance.redis} because txredisapi imports the reactor:
 is one.
 
 Rules
-- A connection is handed out when it was authenticated and has its database.
+- A connection is handed out when it was authenticated, has its database, and has answered: a process that hangs, or is
+  loading its data, accepts connections as well.
 - What is sent within one turn of the event loop goes out as one piece, at its end.
 - What no client should see ends it: an answer to nothing, one that is no RESP, one of more than L{LARGEST} bytes.
 """
@@ -140,8 +141,16 @@ class _Once(Factory):
         return link
 
     def _ready(self, link: Link) -> None:
+        link.execute_command("PING").addCallbacks(self._answered, self._refused, callbackArgs=(link,))
+
+    def _answered(self, _: object, link: Link) -> None:
         if not self._done.called:
             self._done.callback(link)
+
+    def _refused(self, failure: Failure) -> None:
+        link = self.link
+        assert link is not None
+        link.abort(failure.getErrorMessage())
 
     def failed(self, why: str) -> None:
         """It will not come to a link."""
