@@ -78,6 +78,9 @@ def compiled(modules: list[str]) -> dict[str, Path]:
         extensions = mypycify(
             options, opt_level="3", debug_level="0", group_name=GROUP, target_dir=str(WORK / "source")
         )
+        if os.name == "posix":
+            for extension in extensions:  # who may be replaced by a symbol of others can be called, but not inlined
+                extension.extra_compile_args.append("-fvisibility=hidden")
         build = Distribution({"name": GROUP, "ext_modules": extensions}).get_command_obj("build_ext")
         build.build_lib, build.build_temp = str(WORK / "lib"), str(WORK / "objects")
         build.ensure_finalized()

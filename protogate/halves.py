@@ -39,7 +39,7 @@ from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, Abort
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IBody, IService, ISink
 from protogate.message import Field, Request, Response, ignore, tunnels
-from protogate.promise import Promise
+from protogate.promise import Promise, waits
 
 if TYPE_CHECKING:
     from protogate.connection import Connection
@@ -237,13 +237,13 @@ class Serving(Half):
             return
         self._handling = False
         if self.writing != OPEN:  # lost inside handle()
-            if isinstance(result, Deferred):
+            if waits(result):
                 result.addCallbacks(self.respond, self.failed)
                 result.cancel()
             else:
                 self.respond(result)
             self._leave(self._reason)
-        elif isinstance(result, Deferred):
+        elif waits(result):
             self.answer = result
             result.addCallbacks(self.respond, self.failed)
         else:

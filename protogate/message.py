@@ -46,7 +46,8 @@ class Headers(list[Field]):
 
     def get(self, name: bytes) -> bytes | None:
         """The value of the first line of that name, or None."""
-        for key, value in self:
+        fields: list[Field] = self  # compiled, a list needs no iterator
+        for key, value in fields:
             if key == name:
                 return value
         return None

@@ -5,25 +5,31 @@ Rules
 - It keeps its callbacks itself, and goes through them itself for as long as each of them gives a Response.  Whatever
   else happens (a failure, another Deferred, a second call) is left to Twisted.
 - It behaves as any Deferred, but that one to which another was chained (C{return promise} in a callback) takes no
-  callbacks of its own any more.
+  callbacks of its own any more, and that none of its own callbacks can pause it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
-from twisted.internet.defer import AlreadyCalledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from protogate.message import Response
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 _NONE: Final[dict[str, Any]] = {}
+KINDS: Final = 64
+"""Types that are remembered to be no Deferred's: those of all that the gateway's own parts give."""
+_others: Final[set[type]] = set()
 
 
 def _same(result: Any) -> Any:
-    """What an errback leaves to a result that is none of its business, and a callback to a failure."""
+    """What a step without a callback does with a result."""
     return result
 
 
@@ -37,9 +43,8 @@ class Promise(Deferred[Response]):
     """See above."""
 
     def __init__(self, canceller: Callable[[Deferred[Any]], None]) -> None:
-        super().__init__(canceller)
-        self._steps: list[tuple[Any, ...]] | None = []  # as addCallbacks() is told them; None = Twisted has them
-        self._runs = False
+        Deferred.__init__(self, canceller)  # super() would be one more object
+        self._steps: list[tuple[Any, ...]] | None = []  # see _add(); None = Twisted has them
 
     def addCallbacks(
         self,
@@ -50,52 +55,76 @@ class Promise(Deferred[Response]):
         errbackArgs: tuple[Any, ...] = (),
         errbackKeywords: Mapping[str, Any] = _NONE,
     ) -> Deferred[Any]:
-        steps = self._steps
-        step = (callback, errback, callbackArgs, callbackKeywords, errbackArgs, errbackKeywords)
-        if steps is None:
-            super().addCallbacks(*step)
-        else:
-            steps.append(step)
-        return self
+        return _add(self, (callback, errback, callbackArgs, callbackKeywords, errbackArgs, errbackKeywords))
 
     def addCallback(self, callback: Callable[..., Any], *args: Any, **named: Any) -> Deferred[Any]:
-        return self.addCallbacks(callback, None, args, named)
+        return _add(self, (callback, None, args, named, (), _NONE))
 
     def addErrback(self, errback: Callable[..., Any], *args: Any, **named: Any) -> Deferred[Any]:
-        return self.addCallbacks(_same, errback, (), _NONE, args, named)
+        return _add(self, (None, errback, (), _NONE, args, named))
 
     def addBoth(self, callback: Callable[..., Any], *args: Any, **named: Any) -> Deferred[Any]:
-        return self.addCallbacks(callback, callback, args, named, args, named)
+        return _add(self, (callback, callback, args, named, args, named))
 
     def callback(self, result: Any) -> None:
         steps = self._steps
-        if self._runs or steps is None:
-            raise AlreadyCalledError
-        self._runs = True
-        while steps and type(result) is Response:
-            function, _, args, named, _, _ = steps.pop(0)
-            if function is not _same:
-                self.called, self.result = True, result  # a coroutine that waits for it looks there
-                try:
-                    result = function(result, *args, **named) if args or named else function(result)
-                except BaseException:
-                    result = Failure()
-        self._steps, self.called = None, False
-        if isinstance(result, Deferred):
-            super().addCallbacks(_instead, None, (result,))
-            result = None
-        for step in steps:
-            super().addCallbacks(*step)
-        super().callback(result)
+        if steps is not None and not self.called:
+            self.called = True
+            while steps and type(result) is Response:
+                function, _, args, named, _, _ = steps.pop(0)
+                if function is not None:
+                    self.result = result  # a coroutine that waits for it looks there
+                    try:
+                        result = function(result, *args, **named) if args or named else function(result)
+                    except BaseException:
+                        result = Failure()
+            self.called = False
+            if waits(result):
+                steps.insert(0, (_instead, None, (result,), _NONE, (), _NONE))
+                result = None
+            self._leave()
+        Deferred.callback(self, result)
 
     def errback(self, fail: Failure | BaseException | None = None) -> None:
-        steps, self._steps = self._steps, None
-        if self._runs or steps is None:
-            raise AlreadyCalledError
-        for step in steps:
-            super().addCallbacks(*step)
-        super().errback(fail)
+        if not self.called:
+            self._leave()
+        Deferred.errback(self, fail)
 
-    def cancel(self) -> None:
-        if self.called or not self._runs:  # else it has fired, and waits for nothing
-            super().cancel()
+    def pause(self) -> None:
+        if not self.called:
+            self._leave()
+        Deferred.pause(self)
+
+    def _leave(self) -> None:
+        """Leave all that is still to be called to Twisted."""
+        steps, self._steps = self._steps, None
+        for callback, *rest in steps or ():
+            Deferred.addCallbacks(self, callback or _same, *rest)
+
+
+def _add(promise: Promise, step: tuple[Any, ...]) -> Promise:
+    """
+    One more step.
+
+    @param step: as L{Deferred.addCallbacks} is told it, but that None may stand for a callback.
+    """
+    steps = promise._steps
+    if steps is None:
+        Deferred.addCallbacks(promise, step[0] or _same, *step[1:])
+    else:
+        steps.append(step)
+    return promise
+
+
+def waits(result: object) -> TypeIs[Deferred[Any]]:
+    """Whether that is a Deferred.  C{isinstance()} says the same, at many times the cost: its class is an ABC."""
+    kind = type(result)
+    if kind is Promise:
+        return True
+    if kind in _others:
+        return False
+    if isinstance(result, Deferred):
+        return True
+    if len(_others) < KINDS:
+        _others.add(kind)
+    return False

@@ -31,7 +31,7 @@ from protogate.config.field import field_name
 from protogate.downstream.ports import Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
-from protogate.exchange.plan import Plan
+from protogate.exchange.plan import Life, Plan
 from protogate.governance import means as governance
 from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
@@ -159,7 +159,7 @@ class GatewayService(Service):
         self.ports = Ports(reactor, self.wheel, partial(Front, self), opener)
         self.clusters: Clusters | None = None
         self._renewal = Renewal(reactor, self.wheel, self._renewed, self.counters.count, is_native(reactor))
-        self._old: dict[weakref.ref[Plan], list[Any]] = {}
+        self._old: dict[weakref.ref[Life], list[Any]] = {}
         self._lives = Lives()
         self._redises: Redises | None = None
         self.workers = 1
@@ -400,10 +400,10 @@ class GatewayService(Service):
     def _outlive(self) -> None:
         """What is about to be replaced goes piece by piece, when the last exchange that follows it is over."""
         if self.plan is not None:
-            self._old[weakref.ref(self.plan, self._over)] = list(self.built.router.rules)
+            self._old[weakref.ref(self.plan.life, self._over)] = list(self.built.router.rules)
 
-    def _over(self, plan: weakref.ref[Plan]) -> None:
-        remains = self._old.pop(plan)
+    def _over(self, life: weakref.ref[Life]) -> None:
+        remains = self._old.pop(life)
         if self.running:
             self._reactor.callInThread(bury, remains)
 

@@ -10,7 +10,7 @@ from twisted.internet.defer import AlreadyCalledError, CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from protogate.message import Response
-from protogate.promise import Promise
+from protogate.promise import Promise, waits
 
 Make = Callable[[Callable[[Deferred[Any]], None]], Deferred[Any]]
 
@@ -217,3 +217,40 @@ def test_an_errback_that_comes_late_hears_what_has_failed(make: Make) -> None:
     assert isinstance(deferred.result, Failure)  # type: ignore[attr-defined]
     deferred.addErrback(told(got, "b", 1))
     assert got[1][1] == "ValueError"
+
+
+def test_it_pauses_before_it_fires_and_goes_on_in_order(make: Make) -> None:
+    got: list[Any] = []
+    deferred = make(nothing)
+    deferred.addCallback(told(got, "a"))
+    deferred.pause()
+    deferred.addCallback(told(got, "b"))
+    deferred.callback(Response(200))
+    deferred.addCallback(told(got, "c"))
+    assert got == []
+    deferred.unpause()
+    assert [name for name, *_ in got] == ["a", "b", "c"]
+
+
+def test_after_it_was_refused_to_fire_within_a_callback_the_rest_runs_in_order(make: Make) -> None:
+    got: list[Any] = []
+    deferred = make(nothing)
+
+    def inside(response: Response) -> Response:
+        with pytest.raises(AlreadyCalledError):
+            deferred.errback(KeyError())
+        deferred.addCallback(told(got, "added"))
+        return response
+
+    deferred.addCallback(inside)
+    deferred.addCallback(told(got, "a"))
+    deferred.callback(Response(200))
+    assert [name for name, *_ in got] == ["a", "added"]
+
+
+def test_what_waits_is_a_deferred_of_any_kind_and_nothing_else() -> None:
+    class Own(Deferred[Any]):
+        """Somebody else's."""
+
+    assert all(waits(one) for one in (Deferred(), Own(), Promise(nothing)))
+    assert not any(waits(one) for one in (None, Response(200), object(), Failure(KeyError())))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protogate.uri import PARAMETERS, authority, canonical, cookies_of, host_of, query_of
+from protogate.uri import _USUAL, PARAMETERS, authority, canonical, cookies_of, host_of, query_of, usual
 
 # Authority
 
@@ -391,3 +391,11 @@ def test_cookies(lines: list[bytes], cookies: dict[str, str]) -> None:
 def test_the_number_of_cookies_is_bounded_over_all_lines() -> None:
     lines = [b"; ".join(b"c%d=%d" % (n, n) for n in range(start, start + 700)) for start in (0, 700)]
     assert len(cookies_of([*lines, b"late=1"])) == PARAMETERS
+
+
+@given(
+    st.lists(st.sampled_from([b"/", b"//", b"a", b"a.b", b".", b";", b"%41", b"~", b" ", b"\xff", b"?"]), max_size=6)
+)
+def test_the_short_way_finds_just_those_paths_usual_that_the_pattern_does(parts: list[bytes]) -> None:
+    path = b"".join(parts)
+    assert usual(path) is (_USUAL(path) is not None)

@@ -176,6 +176,7 @@ def bodyless(method: bytes, status: int) -> bool:
 
 HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?").fullmatch
 _CONNECT: Final = re.compile(rb"(?:[^/?#@*:\[\]]++|\[[0-9A-Fa-f:.]++\]):[0-9]{1,5}").fullmatch
+_FRAGMENT: Final = ord("#")  # a number: CPython looks for bytes in bytes at ten times the cost
 _ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)(.*+)").fullmatch
 
 
@@ -188,7 +189,7 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
     """
     if host is not None and target[:1] != b"/" and target != b"*" and not HOST(host):
         raise Bad("bad Host", 400, "bad_host")
-    if b"#" in target:  # to others the path or the query ends there (RFC 9112, 3.2: a target has no fragment)
+    if _FRAGMENT in target:  # to others the path or the query ends there (RFC 9112, 3.2: a target has no fragment)
         raise Bad("the request target holds a fragment", 400, "bad_target")
     if method == b"CONNECT":
         if not _CONNECT(target):
@@ -215,22 +216,22 @@ def aim(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]
 
 _valid: Final[set[bytes]] = set()
 """Names that are lower-case tokens and not OURS, as far as they were seen: a few thousand."""
-_known: Final[dict[Field, bytes]] = {}
+_known: Final[dict[Any, bytes]] = {}
 """Lines that are sent again and again, by the fields they are made of; all are forgotten when there are L{KNOWN}."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
 
 
-def compose(out: list[bytes], headers: Iterable[Field], count: Callable[[str], None]) -> tuple[bytes, ...]:
+def compose(out: list[bytes], headers: list[Any], count: Callable[[str], None]) -> tuple[bytes, ...]:
     """
     Append the lines of those fields that may be sent, each with its CRLF.
 
     Fields that a codec writes itself are dropped, and so is what is no field at all; of the latter each is counted.
 
+    @param headers: pairs; Any: see L{wire1.parsed}.
     @return: the options of C{connection} that somebody asked for.  A C{te: trailers} shows as the option C{te}
         (RFC 9110, 10.1.4).
     """
     options = b""
-    field: Any  # see wire1.parsed()
     for field in headers:
         line = _known.get(field)
         if line is None:

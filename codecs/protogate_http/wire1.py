@@ -142,7 +142,7 @@ _names: Final[dict[bytes, bytes]] = {}
 """The same of names that were read and are tokens."""
 _statuses: Final[dict[bytes, tuple[bytes, ...]]] = {}
 """Status lines that come again and again; as L{_common}."""
-_common: Final[dict[bytes, Field]] = {}
+_common: Final[dict[bytes, Any]] = {}
 """Lines that come again and again, as the fields they are; all are forgotten when there are L{KNOWN}."""
 KNOWN: Final = 1024
 LONG: Final = 160
@@ -193,9 +193,11 @@ def parsed(lines: list[bytes]) -> list[Field] | None:
     """Field lines -> fields; None when one of them is no field line."""
     fields: list[Any] = []  # Any: compiled, a pair that is one would be taken to pieces and made anew at each step
     for line in lines:
-        field: Any = _common.get(line) or parse(line)
+        field = _common.get(line)
         if field is None:
-            return None
+            field = parse(line)
+            if field is None:
+                return None
         fields.append(field)
     return fields
 

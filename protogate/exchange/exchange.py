@@ -15,10 +15,8 @@ Rules
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -28,9 +26,11 @@ from twisted.python.failure import Failure
 from protogate.body import Limit, Valve
 from protogate.errors import CLIENT, CLIENT_GONE, GATEWAY, UPSTREAM, Abort, Phase, overdue
 from protogate.exchange import date, problem
+from protogate.exchange.ids import Ids
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.pipeline import run
 from protogate.message import Field, Peer, Request, Response, tunnels
+from protogate.promise import waits
 from protogate.uri import LONGEST, authority, canonical, usual
 
 if TYPE_CHECKING:
@@ -45,10 +45,7 @@ Promised = tuple[tuple[Field, ...], tuple[Upon, ...]]
 
 _log = Logger()
 _proper: Final[set[bytes]] = set()
-_routes: Final[set[type]] = set()
-"""What routers have given that is no Deferred: to ask that of Twisted's class, an ABC, takes its time."""
-_PROCESS: Final = os.urandom(8).hex()
-_number = count((1 << 63) + int.from_bytes(os.urandom(4), "big"))  # 16 hex digits, for the next few thousand years
+_ids: Final = Ids()
 _NUMBER = re.compile(rb"[0-9]{1,9}").fullmatch
 _MILLISECONDS = re.compile(rb"[1-9][0-9]{0,9}").fullmatch
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
@@ -139,7 +136,7 @@ class Exchange:
     def id(self) -> str:
         """Id of this request, 32 hex digits: C{func.requestId}."""
         if self._id is None:
-            self._id = _PROCESS + next(_number).to_bytes(8, "big").hex()
+            self._id = _ids.next()
         return self._id
 
     @property
@@ -230,7 +227,7 @@ class Exchange:
             return self._fail(error)
         if result is None:
             return self._admitted(None)
-        if isinstance(result, Deferred):
+        if waits(result):
             return self._then(result, self._admitted)
         return self._admitted(result)
 
@@ -275,11 +272,9 @@ class Exchange:
             route = self.plan.router.route(self)
         except Exception as error:
             return self._fail(error)
-        if type(route) not in _routes:
-            if isinstance(route, Deferred):
-                return self._then(route, self._routed)
-            _routes.add(type(route))
-        return self._routed(route)  # type: ignore[arg-type]  # no Deferred
+        if waits(route):
+            return self._then(route, self._routed)
+        return self._routed(route)
 
     def _routed(self, route: Route | None) -> Answer:
         if route is None:
@@ -292,7 +287,7 @@ class Exchange:
             result = run(bound, self)
         except Exception as error:
             return self._fail(error)
-        if isinstance(result, Deferred):
+        if waits(result):
             return self._then(result, self._prepared)
         return self._prepared(result)
 
@@ -322,7 +317,7 @@ class Exchange:
             result = plan.clusters[target.upstream].handle(request)
         except Exception as error:
             return self._fail(error)
-        if isinstance(result, Deferred):
+        if waits(result):
             return self._then(result, self._responded)
         return self._responded(result)
 
@@ -348,7 +343,7 @@ class Exchange:
             result = run(bound, self)
         except Exception as error:
             return self._fail(error)
-        if isinstance(result, Deferred):
+        if waits(result):
             return self._then(result, self._answered)
         return self._answered(result)
 
@@ -392,7 +387,7 @@ class Exchange:
             result = run(bound, self)
         except Exception as second:
             return self._fail(second)
-        if isinstance(result, Deferred):
+        if waits(result):
             return self._then(result, self._explained)
         return self._explained(result)
 
@@ -529,7 +524,7 @@ class Exchange:
             except Exception as error:
                 self._grumble(Failure(error))
             else:
-                if isinstance(result, Deferred):
+                if waits(result):
                     result.addErrback(self._grumble)
                     result.addCallback(self._recorded)
                     return

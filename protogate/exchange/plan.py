@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from protogate.exchange.forwarding import Forwarding
 from protogate.interfaces import IRouter, IService
 from protogate.wheel import Wheel
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
     from protogate.routing.rules import Route, Target
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
+@mypyc_attr(native_class=False)
+class Life:
+    """Ends with its plan: for a weak reference, which no compiled object can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """
     Frozen: a reload makes another one, and exchanges under way keep the one they began with.
@@ -56,3 +63,4 @@ class Plan:
     pre_response: Sequence[IBound] = ()
     error: Sequence[IBound] = ()
     post_response: Sequence[IBound] = ()
+    life: Life = field(default_factory=Life)

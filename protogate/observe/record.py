@@ -23,6 +23,7 @@ import msgspec
 from protogate.errors import Abort
 from protogate.exchange.problem import kind
 from protogate.observe.schema import NOTHING, Durations, Record
+from protogate.uri import only
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -85,7 +86,7 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
         exchange.noted,
     )
     if request.deadline is not None:
-        made.deadline = _ms(request.deadline - ledger.head)
+        made.deadline = _ms(request.deadline - ledger.head, NOTHING)
     made.rpc_status = ledger.rpc
     identity = exchange.identity
     if identity is not None:
@@ -99,22 +100,24 @@ def durations(ledger: Ledger) -> Durations:
     """What each phase took."""
     head, end, chosen = ledger.head, ledger.end, ledger.chosen
     first = ledger.first or head
-    upload = _ms((ledger.uploaded or end) - head) if ledger.received else NOTHING
+    none = NOTHING  # looked up once
+    upload = _ms((ledger.uploaded or end) - head, none) if ledger.received else none
     if not chosen:
-        return Durations(_ms(end - first), _ms((head or end) - first), upload, _ms(end - (head or end)))
+        head = head or end
+        return Durations(_ms(end - first, none), _ms(head - first, none), upload, _ms(end - head, none))
     connected, sent, answered = ledger.connected or end, ledger.sent, ledger.answered
     made = Durations(
-        _ms(end - first),
-        NOTHING if head == first else _ms(head - first),
+        _ms(end - first, none),
+        none if head == first else _ms(head - first, none),
         upload,
-        _ms(chosen - head),
-        _ms(connected - chosen),
-        _ms((sent or answered or end) - connected),
-        _ms((answered or end) - sent) if sent else NOTHING,  # 0 for an answer that came before all was sent
-        _ms(end - answered) if answered else NOTHING,
+        _ms(chosen - head, none),
+        _ms(connected - chosen, none),
+        _ms((sent or answered or end) - connected, none),
+        _ms((answered or end) - sent, none) if sent else none,  # 0 for an answer that came before all was sent
+        _ms(end - answered, none) if answered else none,
     )
     if ledger.connect:
-        made.dns, made.connect, made.tls = _ms(ledger.dns), _ms(ledger.connect), _ms(ledger.tls)
+        made.dns, made.connect, made.tls = _ms(ledger.dns, none), _ms(ledger.connect, none), _ms(ledger.tls, none)
     return made
 
 
@@ -151,15 +154,14 @@ def _explain(made: Record, reason: Abort) -> None:
     made.proxy_error = kind(reason)
 
 
+_PRINTABLE: Final = only(*range(32, 127))
 _strange: Final = re.compile(rb"[^\x20-\x7e]")
 
 
 def _text(value: bytes, limit: int) -> str:
     """Printable ASCII, one line, bounded."""
-    if len(value) <= limit:
-        text = value.decode("latin-1")
-        if text.isascii() and text.isprintable():
-            return text
+    if len(value) <= limit and value.translate(_PRINTABLE) == value:
+        return value.decode("ascii")
     return _strange.sub(_escape, value[:limit]).decode("ascii") + (CUT if len(value) > limit else "")
 
 
@@ -183,9 +185,9 @@ def _escape(match: re.Match[bytes]) -> bytes:
     return b"\\x%02x" % match[0][0]
 
 
-def _ms(seconds: float) -> Any:
+def _ms(seconds: float, none: Any) -> Any:
     """Milliseconds, exact to the microsecond; a clock never ran backwards."""
-    return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else NOTHING
+    return int(seconds * 1e6 + 0.5) / 1000 if seconds > 0.0 else none
 
 
 class _Last:

@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd, log
 from random import Random, SystemRandom
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 from protogate.cohort import fraction
-
-T = TypeVar("T")
 
 _SYSTEM: Final = SystemRandom()
 _STEPS: Final = 1 << 15
@@ -28,7 +26,7 @@ _HALF: Final = 2.0**-49
 """Half a step of L{fraction}: keeps it off 0, which has no logarithm."""
 
 
-class Smooth(Generic[T]):
+class Smooth:
     """
     Smooth weighted round robin: at each choice every item gains its weight, the one that has most is chosen and pays
     the sum of all weights (the algorithm of nginx).  That repeats itself after Σw choices, so a short cycle is worked
@@ -37,7 +35,7 @@ class Smooth(Generic[T]):
 
     __slots__ = ("_cycle", "_gains", "_index", "_items", "_total", "_weights")
 
-    def __init__(self, items: Iterable[tuple[T, int]], random: Random = _SYSTEM) -> None:
+    def __init__(self, items: Iterable[tuple[Any, int]], random: Random = _SYSTEM) -> None:
         """
         @param items: each with its weight; in the order in which equals are chosen.
         @param random: decides where the sequence starts.
@@ -49,7 +47,7 @@ class Smooth(Generic[T]):
         self._total = sum(self._weights)
         self._gains = [0] * len(kept)
         self._index = 0
-        self._cycle: tuple[T, ...] | None = None
+        self._cycle: tuple[Any, ...] | None = None
         steps = _STEPS // max(len(kept), 1)
         if self._total <= steps:
             self._cycle = tuple([self._step() for _ in range(self._total)])
@@ -58,7 +56,7 @@ class Smooth(Generic[T]):
             for _ in range(random.randrange(max(steps, 1))):
                 self._step()
 
-    def pick(self) -> T | None:
+    def pick(self) -> Any:
         """The next item, or None when no weight is above 0."""
         cycle = self._cycle
         if cycle is None:
@@ -69,7 +67,7 @@ class Smooth(Generic[T]):
         self._index = index + 1 if index + 1 < len(cycle) else 0
         return cycle[index]
 
-    def _step(self) -> T:
+    def _step(self) -> Any:
         gains, best = self._gains, 0
         for index, weight in enumerate(self._weights):
             gains[index] += weight
@@ -79,7 +77,7 @@ class Smooth(Generic[T]):
         return self._items[best]
 
 
-class Sticky(Generic[T]):
+class Sticky:
     """
     Weighted rendezvous hashing: each item draws a number from key and name, and the best draw wins.  A draw is
     exponentially distributed with the weight as its rate, so each item wins in proportion to its weight.
@@ -87,12 +85,12 @@ class Sticky(Generic[T]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Iterable[tuple[T, str, int]]) -> None:
+    def __init__(self, items: Iterable[tuple[Any, str, int]]) -> None:
         """
         @param items: each with a name that stays the same when configurations change, and its weight.
         """
         seen: dict[str, int] = {}
-        kept: list[tuple[T, str, int]] = []
+        kept: list[tuple[Any, str, int]] = []
         for item, name, weight in items:
             # The same name twice would draw the same number twice.
             seen[name] = seen.get(name, 0) + 1
@@ -100,7 +98,7 @@ class Sticky(Generic[T]):
                 kept.append((item, name if seen[name] == 1 else f"{name}#{seen[name]}", weight))
         self._items = tuple(kept)
 
-    def pick(self, key: str) -> T | None:
+    def pick(self, key: str) -> Any:
         """The item for key, or None when no weight is above 0."""
         items = self._items
         if len(items) < 2:

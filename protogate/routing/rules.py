@@ -96,8 +96,8 @@ class Route:
     """None = always."""
     targets: tuple[Target, ...]
     key: Callable[[Exchange], str] | None
-    _smooth: Smooth[Target] = field(repr=False)
-    _sticky: Sticky[Target] | None = field(repr=False)
+    _smooth: Smooth = field(repr=False)
+    _sticky: Sticky | None = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class Route:
 
         @raise Abort: 503, all weights are 0.
         """
-        target = None
+        target: Target | None = None
         if self.key is not None and self._sticky is not None:
             key = self.key(exchange)
             if key:

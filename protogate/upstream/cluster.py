@@ -27,6 +27,7 @@ from protogate.errors import Abort
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IService, IStreamCodec
 from protogate.message import Request, Response
+from protogate.promise import waits
 from protogate.proxyprotocol import encode
 from protogate.routing.balance import Smooth
 from protogate.tls.client import Client
@@ -85,7 +86,7 @@ class Cluster:
         self._found: tuple[Place, ...] = ()
         self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
-        self._balance: Smooth[Endpoint] = Smooth(())
+        self._balance = Smooth(())
         self._hoping: dict[Deferred[None], None] = {}
         self._discovery = self._discover(source)
         self._draining = False
@@ -181,7 +182,7 @@ class Cluster:
         See L{IService.handle}.  Notes in the ledger what was asked, and whom.  May set C{request.authority}, and
         C{request.body} to one that can be sent twice.
         """
-        endpoint = self._balance.pick()
+        endpoint: Endpoint | None = self._balance.pick()
         if endpoint is None:
             return self._nobody(request)
         self.mark(request, endpoint)
@@ -189,7 +190,7 @@ class Cluster:
         if body is not None and request.method in IDEMPOTENT_METHODS and replayable(request, body):
             return Trial(self, request).begin(endpoint)
         answer = endpoint.pool.handle(request)
-        if isinstance(answer, Deferred):
+        if waits(answer):
             answer.addErrback(self._failed, request, endpoint)
         return answer
 
@@ -209,7 +210,7 @@ class Cluster:
     def other(self, tried: Sequence[Endpoint]) -> Endpoint | None:
         """The next endpoint that was not tried, or None."""
         for _ in self._endpoints:
-            endpoint = self._balance.pick()
+            endpoint: Endpoint | None = self._balance.pick()
             if endpoint is not None and endpoint not in tried:
                 return endpoint
         for endpoint in self._endpoints.values():  # those of little weight come rarely
@@ -239,7 +240,7 @@ class Cluster:
 
     def _resumed(self, _: None, request: Request) -> Deferred[Response]:
         answer = self.handle(request)
-        if isinstance(answer, Deferred):
+        if waits(answer):
             return answer
         done: Deferred[Response] = Deferred()
         done.callback(answer)

@@ -25,6 +25,7 @@ from protogate.body import Replay
 from protogate.errors import ALWAYS, Abort, Phase
 from protogate.interfaces import IBody
 from protogate.message import Request, Response
+from protogate.promise import waits
 
 if TYPE_CHECKING:
     from protogate.upstream.cluster import Cluster
@@ -102,7 +103,7 @@ class Trial:
     def _ask(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
         pool = endpoint.pool
         answer = pool.fresh(self._request) if fresh else pool.handle(self._request)
-        if isinstance(answer, Deferred):
+        if waits(answer):
             answer.addCallbacks(self._answered, self.failed, errbackArgs=(endpoint,))
             return answer
         return self._answered(answer)

@@ -358,14 +358,14 @@ def test_the_old_plan_goes_with_its_last_exchange():
         gc.collect()
         gc.disable()
         try:
-            plan, router = weakref.ref(gateway.service.plan), weakref.ref(gateway.service.plan.router)
+            life, router = weakref.ref(gateway.service.plan.life), weakref.ref(gateway.service.plan.router)
             first = gateway.service.built.router.rules[0]
             assert gateway.reload(stamped("new"))
-            assert plan() is not None, "somebody follows it"
+            assert life() is not None, "somebody follows it"
             origin.connections[0].send(OK)
             gateway.run()
             assert answer(client.received).status == 200
-            assert plan() is None
+            assert life() is None
             assert router() is None
             assert sys.getrefcount(first) == 2, "nothing else has the rules, not even garbage"
             assert not gateway.service._old

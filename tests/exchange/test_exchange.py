@@ -20,6 +20,7 @@ from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
 from protogate.exchange.plan import Plan
 from protogate.message import Peer, Request, Response
+from protogate.testing.exchange import PRE_UPSTREAM, exchange
 from protogate.uri import LONGEST
 from protogate.wheel import Wheel
 
@@ -72,15 +73,7 @@ class Sink:
         self.end = ("abort", reason)
 
 
-class Target:
-    upstream, rewrite = "up", None
-
-
-class Route:
-    name, tags, properties = "r", (), {}  # type: ignore[var-annotated]
-
-    def pick(self, exchange: Exchange) -> Target:
-        return Target()
+ROUTE = exchange(PRE_UPSTREAM).route
 
 
 class World:
@@ -93,7 +86,7 @@ class World:
         self.records: list[Exchange] = []
         self.counted: list[str] = []
         self.logged: list[str] = []
-        self.route: Any = Route()
+        self.route: Any = ROUTE
         self.answer: Any = Response(200, [(b"x-a", b"1")])
         self.total = 0.0
         self.deadlines: dict[str, bytes] = {}
@@ -120,7 +113,7 @@ class World:
             wheel=self.wheel,
             router=router,
             rewrite=lambda request, route, target: request.target,
-            clusters={"up": world},
+            clusters={"origin": world},
             forwarding=Forwarding("edge"),
             record=self.records.append,
             count=self.counted.append,
@@ -295,7 +288,7 @@ def test_routing_may_wait() -> None:
     world.route = lambda: later
     world.begin()
     assert world.ends == []
-    later.callback(Route())
+    later.callback(ROUTE)
     assert world.ends == [world.answer]
 
 

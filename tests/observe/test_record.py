@@ -10,19 +10,14 @@ from twisted.internet.task import Clock
 
 from protogate.errors import CLIENT_GONE, UPSTREAM, Abort, Phase, Who, timeout
 from protogate.exchange.exchange import Exchange
+from protogate.exchange.forwarding import Forwarding
 from protogate.exchange.ledger import Ledger
 from protogate.exchange.plan import Plan
 from protogate.message import Peer, Request, Response
 from protogate.observe.record import CUT, KNOWN, LINE, REASON, SHORT, TARGET, _known, durations, encode, record, stamp
 from protogate.observe.schema import Record
+from protogate.testing import exchange as testing
 from protogate.wheel import Wheel
-
-
-class Named:
-    """A route, a target."""
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
 
 
 def plan() -> Plan:
@@ -34,7 +29,7 @@ def plan() -> Plan:
         router=nothing,
         rewrite=nothing,
         clusters={},
-        forwarding=nothing,
+        forwarding=Forwarding("edge-1"),
         record=nothing,
         count=nothing,
     )
@@ -75,12 +70,13 @@ def test_a_plain_exchange_is_told_whole() -> None:
         first=10.0, head=10.001, uploaded=10.001, chosen=10.002, connected=10.004, sent=10.005, answered=10.105,
         end=10.2, received=0, delivered=1234, attempts=1, address="10.0.0.11:8080",
     )  # fmt: skip
+    routed = testing.exchange(testing.PRE_UPSTREAM)
     made = exchange(
         headers=[(b"user-agent", b"curl/8")],
         ledger=ledger,
         response=Response(200),
-        route=Named(name="orders"),
-        target=Named(upstream="orders-v2"),
+        route=routed.route,
+        target=routed.target,
     )
     made.trace  # noqa: B018 - made on first access
     assert line(record(made, wall=1_700_000_000.5)) == {
@@ -108,8 +104,8 @@ def test_a_plain_exchange_is_told_whole() -> None:
             "response": 95.0,
         },
         "agent": "curl/8",
-        "route": "orders",
-        "upstream": "orders-v2",
+        "route": "everything",
+        "upstream": "origin",
         "address": "10.0.0.11:8080",
         "attempts": 1,
     }
