@@ -272,7 +272,7 @@ class Params:
 
     def redis(self, name: str) -> RedisSettings | None:
         """
-        Where a Redis is: C{{url: "redis://host:port/0", username: …, password: {file: path}, timeout: 50ms, ca: path}}.
+        Where a Redis is: C{{url: "redis://host:port/0", username: …, password: {file: …}, timeout: 50ms, ca: {file: …}}}.
 
         @return: None when it is missing, or wrong, which is a fault.
         """
@@ -304,7 +304,10 @@ class Params:
                 at = "ca"
                 if not settings.tls:
                     raise ConfigError("nothing is verified without TLS; write rediss://, or remove ca")
-                settings = replace(settings, authorities=Path(self.literal("ca")).read_bytes())
+                given = self.given("ca")
+                if not isinstance(given, Mapping) or list(given) != ["file"] or not isinstance(given["file"], str):
+                    raise ConfigError(f"expected {{file: path}}, got {shown(given)}")
+                settings = replace(settings, authorities=Path(given["file"]).read_bytes())
             return redissettings.secure(replace(settings, username=username, password=password, timeout=timeout))
         except ConfigError as error:
             self.fault(error.message, at)

@@ -148,7 +148,7 @@ def test_two_gateways_share_a_limit_over(store: Store, neighbours: Neighbours, t
             "username": "limits",
             "password": {"file": str(secret)},
         },
-        "tls": {"url": f"rediss://localhost:{store.tls}/3", "ca": str(store.home / "authority.pem")},
+        "tls": {"url": f"rediss://localhost:{store.tls}/3", "ca": {"file": str(store.home / "authority.pem")}},
         "unix": {"url": f"unix://{store.home}/redis.sock"},
     }[way]
     with store.client() as client:
@@ -172,7 +172,7 @@ def test_two_gateways_share_a_limit_over(store: Store, neighbours: Neighbours, t
 
 def test_a_redis_that_cannot_prove_who_it_is_is_none(store: Store, neighbours: Neighbours, tmp_path: Path) -> None:
     other = Authority(tmp_path)
-    settings = {"url": f"rediss://localhost:{store.tls}", "ca": str(other.file)}
+    settings = {"url": f"rediss://localhost:{store.tls}", "ca": {"file": str(other.file)}}
     parameters = {"limit": "7/d", "name": "x", "whenStoreFails": "closed", "redis": settings}
     one = gateway(neighbours, parameters)
     one.says("certificate verify failed")

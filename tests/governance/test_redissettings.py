@@ -69,8 +69,10 @@ def test_a_socket_of_this_machine():
         ({"url": "redis://a", "username": "u"}, "redis.username", "needs its password"),
         ({"url": "redis://a", "timeout": "0"}, "redis.timeout", "expected a duration from"),
         ({"url": "redis://a", "timeout": "1m"}, "redis.timeout", "expected a duration from"),
-        ({"url": "redis://a", "ca": "/x.pem"}, "redis.ca", "write rediss://"),
-        ({"url": "rediss://a", "ca": "/nowhere/x.pem"}, "redis.ca", "cannot be read: No such file"),
+        ({"url": "redis://a", "ca": {"file": "/x.pem"}}, "redis.ca", "write rediss://"),
+        ({"url": "rediss://a", "ca": {"file": "/nowhere/x.pem"}}, "redis.ca", "cannot be read: No such file"),
+        ({"url": "rediss://a", "ca": "/nowhere/x.pem"}, "redis.ca", "expected {file: path}"),
+        ({"url": "rediss://a", "ca": {"env": "CA"}}, "redis.ca", "expected {file: path}"),
         ({"url": template.compile("${source.ip}")}, "redis.url", "expected a plain text"),
     ],
 )
@@ -84,13 +86,13 @@ def test_faults_name_their_parameter(given, path, message):
 def test_authorities_are_read_at_load(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_bytes(b"nothing of the kind")
-    assert faults(url="rediss://a.test", ca=str(file)) == [("redis.ca", "no certificate stands in it")]
+    assert faults(url="rediss://a.test", ca={"file": str(file)}) == [("redis.ca", "no certificate stands in it")]
     file.write_bytes(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    ((where, told),) = faults(url="rediss://a.test", ca=str(file))
+    ((where, told),) = faults(url="rediss://a.test", ca={"file": str(file)})
     assert (where, told.startswith("a certificate in it cannot be read")) == ("redis.ca", True)
     pem = Path(Authority(tmp_path).file).read_bytes()
     file.write_bytes(b"# ours\n" + pem + pem)
-    assert read(url="rediss://a.test", ca=str(file)).authorities.count(b"BEGIN") == 2
+    assert read(url="rediss://a.test", ca={"file": str(file)}).authorities.count(b"BEGIN") == 2
 
 
 def test_the_password_comes_from_elsewhere_and_is_never_shown(monkeypatch):
