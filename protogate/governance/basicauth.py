@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 HANDS: Final = 2
 """Passwords that are hashed at a time, by one process."""
-ROOM: Final = 64
-"""Passwords that wait for it."""
+ROOM: Final = 16
+"""Passwords that wait for it: about as many as are done within the time that a module has."""
 REMEMBERED: Final = 10_000
 """Names with their passwords that are remembered, right ones and wrong ones each."""
 REMEMBER: Final = 300.0

@@ -125,6 +125,7 @@ class HmacAuth:
         self._admission, self._keys, self._demands, self._now = admission, keys, demands, now
         self._settings, self._prefix, self.warnings = redis, prefix.encode("utf-8"), warnings
         self._redis: Redis | None = None
+        self._running = False
         self._keep = demands.age + 2 * demands.skew
         self._replays = Replays(now, self._keep)
         self._means: Means | None = None
@@ -142,14 +143,14 @@ class HmacAuth:
             self._replays = heir._replays
             self._replays.lengthen(self._keep)
         if self._settings is not None:
-            self._redis = means.redis(self._settings)
+            self._redis, self._running = means.redis(self._settings), True
 
     def stop(self) -> None:
-        """See L{ILiveModule.stop}."""
+        """See L{ILiveModule.stop}.  Exchanges under way ask as long as somebody else keeps the Redis."""
         self._keys.stop()
-        redis, self._redis = self._redis, None
-        if redis is not None:
-            redis.release()
+        if self._redis is not None and self._running:
+            self._running = False
+            self._redis.release()
 
     # -- IModule
 
@@ -216,7 +217,7 @@ class HmacAuth:
     def _shared(self, seen: str, exchange: Exchange, identity: Identity) -> Deferred[None]:
         redis = self._redis
         if redis is None:
-            raise self._admission.unable("it was stopped")
+            raise self._admission.unable("it has not begun yet")
         key = self._prefix + seen.encode("ascii")
         asked: Deferred[Any] = redis.call("SET", key, 1, "NX", "PX", int(self._keep * 1000))
         return asked.addCallbacks(lambda answer: self._judge(answer is not None, exchange, identity), self._failed)

@@ -48,8 +48,6 @@ class Lookup:
     @param bad: seconds that nobody is.
     """
 
-    __slots__ = ("_bad", "_form", "_good", "_hashed", "_memo", "_prefix", "_redis", "_scheme", "_settings", "_user")
-
     def __init__(
         self,
         settings: RedisSettings,
@@ -65,6 +63,7 @@ class Lookup:
         self._hashed, self._form, self._user, self._good, self._bad = hashed, form, user, good, bad
         self._memo: Memo[Identity] | None = None
         self._redis: Redis | None = None
+        self._running = False
 
     @classmethod
     def read(cls, reader: Params, scheme: str, prefix: str, hashed: bool, user: str) -> Lookup | None:
@@ -86,6 +85,7 @@ class Lookup:
     def start(self, means: Means, before: Lookup | None = None) -> None:
         """@param before: what it remembers is taken over, where it is about the same."""
         self._redis, self._memo = means.redis(self._settings), Memo(means.wheel.now, REMEMBERED)
+        self._running = True
         if before is not None and before._memo is not None and before._about() == self._about():
             self._memo.inherit(before._memo)
 
@@ -93,10 +93,10 @@ class Lookup:
         return self._settings, self._scheme, self._prefix, self._hashed, self._form, self._user
 
     def stop(self) -> None:
-        """It is asked no more."""
-        redis, self._redis = self._redis, None
-        if redis is not None:
-            redis.release()
+        """It is not needed any more, but for exchanges under way: they ask as long as somebody else keeps the Redis."""
+        if self._redis is not None and self._running:
+            self._running = False
+            self._redis.release()
 
     def find(self, credential: bytes, count: Callable[[str], None]) -> Identity | Deferred[Identity]:
         """
@@ -117,8 +117,7 @@ class Lookup:
 
     def _ask(self, digest: bytes, key: bytes, count: Callable[[str], None]) -> Deferred[Identity]:
         redis = self._redis
-        if redis is None:
-            raise RedisGone("it was stopped")
+        assert redis is not None
         count("looked_up")
         answer = redis.call("HGETALL" if self._form == "hash" else "GET", key)
         return answer.addCallback(self._answered, digest, count)

@@ -225,6 +225,9 @@ def test_what_is_remembered_outlives_a_reload_about_the_same_keys(store):
     same = Stored(KeyAuthFactory(), store, redis=REDIS, realm="other")
     assert same.module.process(shown(b"new")) is None
     other = Stored(KeyAuthFactory(), same, redis=REDIS, prefix="other:")
+    other.module.stop()
+    assert other.ask(shown(b"new")).status == 503, "nobody keeps the Redis"
+    other = Stored(KeyAuthFactory(), same, redis=REDIS, prefix="other:")
     assert other.ask(shown(b"new")).status == 401
     for each in (same, other):
         each.module.stop()
