@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from protogate.config import scalar, units
@@ -272,7 +270,7 @@ class Params:
 
     def redis(self, name: str) -> RedisSettings | None:
         """
-        Where a Redis is: C{{url: "redis://host:port/0", username: …, password: {file: …}, timeout: 50ms, ca: {file: …}}}.
+        Where a Redis is: C{{url: "redis://host:port/0", timeout: 50ms}}, with C{{username}}, C{{password}} and C{{ca}}.
 
         @return: None when it is missing, or wrong, which is a fault.
         """
@@ -283,37 +281,9 @@ class Params:
             self.fault(f"expected {{url: redis://host:port/0}}, got {shown(given)}", name)
             return None
         inner = Params(given, "url", "username", "password", "timeout", "ca")
-        settings = inner._redis()
-        if needed := redissettings.missing():
-            inner.fault(f"{needed} is not installed: pip install 'protogate[redis]'")
+        settings = redissettings.read(inner)
         self.faults += [ConfigError(fault.message, (name, *fault.path)) for fault in inner.faults]
         return None if inner.faults else settings
-
-    def _redis(self) -> RedisSettings | None:
-        url, username = self.literal("url"), self.literal("username", "")
-        password = self.secret("password") if "password" in self else b""
-        timeout = self.seconds("timeout", redissettings.TIMEOUT, 0.001, 10.0)
-        if username and not password:
-            self.fault("a username needs its password", "username")
-        if self.faults:
-            return None
-        at = "url"
-        try:
-            settings = redissettings.located(url)
-            if "ca" in self:
-                at = "ca"
-                if not settings.tls:
-                    raise ConfigError("nothing is verified without TLS; write rediss://, or remove ca")
-                given = self.given("ca")
-                if not isinstance(given, Mapping) or list(given) != ["file"] or not isinstance(given["file"], str):
-                    raise ConfigError(f"expected {{file: path}}, got {shown(given)}")
-                settings = replace(settings, authorities=Path(given["file"]).read_bytes())
-            return redissettings.secure(replace(settings, username=username, password=password, timeout=timeout))
-        except ConfigError as error:
-            self.fault(error.message, at)
-        except OSError as error:
-            self.fault(f"cannot be read: {error.strerror}", at)
-        return None
 
     def words(self, name: str) -> list[str]:
         """A text or a list of them, none empty; an empty list when it is not there."""

@@ -9,13 +9,18 @@ Rules
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from protogate.config.address import host_name
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from protogate.governance.params import Params
 
 PORT: Final = 6379
 TIMEOUT: Final = 0.05
@@ -107,6 +112,43 @@ def secure(settings: RedisSettings) -> RedisSettings:
         if not parts:
             raise ConfigError("no certificate stands in it")
     return replace(settings, secured=optionsForClientTLS(settings.host, trusted))
+
+
+def read(reader: Params) -> RedisSettings | None:
+    """
+    What C{{url: …, username: …, password: {file: …}, timeout: 50ms, ca: {file: …}}} says.
+
+    @return: None when something is wrong with it, which the reader has noted.
+    """
+    url, username = reader.literal("url"), reader.literal("username", "")
+    password = reader.secret("password") if "password" in reader else b""
+    timeout = reader.seconds("timeout", TIMEOUT, 0.001, 10.0)
+    if username and not password:
+        reader.fault("a username needs its password", "username")
+    if needed := missing():
+        reader.fault(f"{needed} is not installed: pip install 'protogate[redis]'")
+    if reader.faults:
+        return None
+    at = "url"
+    try:
+        settings = located(url)
+        if "ca" in reader:
+            at = "ca"
+            settings = replace(settings, authorities=_authorities(reader.given("ca"), settings.tls))
+        return secure(replace(settings, username=username, password=password, timeout=timeout))
+    except ConfigError as error:
+        reader.fault(error.message, at)
+    except OSError as error:
+        reader.fault(f"cannot be read: {error.strerror}", at)
+    return None
+
+
+def _authorities(given: object, tls: bool) -> bytes:
+    if not tls:
+        raise ConfigError("nothing is verified without TLS; write rediss://, or remove ca")
+    if not isinstance(given, Mapping) or list(given) != ["file"] or not isinstance(given["file"], str):
+        raise ConfigError(f"expected {{file: path}}, got {shown(given)}")
+    return Path(given["file"]).read_bytes()
 
 
 def missing() -> str:
