@@ -84,7 +84,8 @@ class Link(Connection):
         # Half a window; of all streams together half of the connection's at most, else what is owed to them stops them.
         self.half = min(shape.window, shape.total // shape.streams) >> 1
         self._deaf = self._patient = shape.total + SLACK  # bytes that may still come while it takes nothing
-        self._resets: set[int] = set()  # by whomever, of which the engine has not told that they are over
+        self._resets: set[int] = set()  # by us, of which the engine has not told that they are over
+        self._dropped = 0  # the last one by the peer: that it is over is the next thing told, if there was anything
         self.streams: dict[int, Stream] = {}
         self.blocked: dict[int, Stream] = {}
         self.late_ones: list[Stream] = []
@@ -225,7 +226,7 @@ class Link(Connection):
 
     def StreamReset(self, event: Any) -> None:
         """RST_STREAM came."""
-        self._resets.add(event.stream_id)
+        self._dropped = event.stream_id
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self.forget(stream)
@@ -236,7 +237,7 @@ class Link(Connection):
         """A stream is over for the engine."""
         number, code = event.stream_id, event.error_code
         stream = self.streams.get(number)
-        known = number in self._resets
+        known = number in self._resets or number == self._dropped
         self._resets.discard(number)
         if stream is None:
             if code and not known:
@@ -441,6 +442,11 @@ class Link(Connection):
     def reset(self, number: int, code: int) -> None:
         """RST_STREAM."""
         try:
+            if self._asked and not (self.full or self.dead or self._pulling):
+                # What the stream has to say still and may say at once goes first: the last words of a tunnel.
+                data = self.engine.data_to_send()
+                if data:
+                    self.put(data if self.engine.want_read else _without_goaway(data))
             self.engine.reset_stream(number, code)
         except ERRORS:
             return

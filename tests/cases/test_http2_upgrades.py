@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from two import BOTH, Two
+from two import BOTH, CANCEL, Two
 from wire import Message
 
-from h2frames import Field, data, fields, headers, res
+from h2frames import Field, data, fields, headers, res, rst
 
 pytestmark = pytest.mark.parametrize("engine", BOTH)
 KEY: Field = (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ==")
@@ -76,6 +76,19 @@ def test_the_key_of_a_client_of_http2_is_answered_by_a_server_of_http1(engine: s
         client.send(data(1, b"over", True))
         two.origin.last.close()
         two.run()
+
+
+def test_the_last_words_of_a_tunnel_pass_before_it_breaks_off(engine: str) -> None:
+    """Whoever says them: Envoy ends each WebSocket that way, right behind the last frame."""
+    with Two(engine, lambda asked: res(asked.stream, end=False), said=EXTENDED, early=True) as two:
+        client = two.client()
+        client.send(opening(1), opening(3))
+        two.reply(data(two.asked[0].stream, b"bye"), rst(two.asked[0].stream, 10))
+        assert (client.message(1).content, client.message(1).ended) == (b"bye", False)
+        assert client.seen(1) == "reset INTERNAL_ERROR"
+        client.send(data(3, b"over"), rst(3, CANCEL))
+        assert (two.asked[1].message.content, two.asked[1].reset) == (b"over", CANCEL)
+        two.check()
 
 
 def test_other_tunnels_have_no_key(engine: str) -> None:

@@ -17,7 +17,8 @@
 // /gone       the NAMEs that were held when their client left, as JSON
 // /fickle     a body, and soon after it the connection is closed, as if it had been idle for too long
 // /count      how many connections there were, as JSON
-// Upgrade     101 for WebSocket, but then "welcome ", and every byte back; an end is answered by "bye" and an end
+// Upgrade     101 for WebSocket, but then "welcome ", and every byte back; an end is answered by "bye" and an end;
+//             at "abort" the connection is reset, and a tunnel that broke off is one of /gone: "tunnel"
 // CONNECT     a tunnel with the same manners
 'use strict';
 const crypto = require('node:crypto');
@@ -116,9 +117,11 @@ function answer(request, response) {
 }
 
 function tunnel(socket, head) {
+  let whole = false;
   socket.on('error', () => socket.destroy());
-  socket.on('data', (data) => socket.write(data));
-  socket.on('end', () => socket.end('bye'));
+  socket.on('data', (data) => (String(data) === 'abort' ? socket.resetAndDestroy() : socket.write(data)));
+  socket.on('end', () => ((whole = true), socket.end('bye')));
+  socket.on('close', () => whole || gone.add('tunnel'));
   if (head.length) socket.write(head);
 }
 

@@ -11,9 +11,9 @@
 // /lost       one piece of a body, then the connection is gone
 // /push       whether push would be allowed, as JSON
 // /hold       the head and one piece, and nothing more
-// /gone       how many /hold were reset, as JSON
+// /gone       how many /hold and tunnels were reset, as JSON
 // /count      how many connections there were, as JSON
-// CONNECT with :protocol   200, "welcome ", every byte back; an end is answered by "bye" and an end
+// CONNECT     200, "welcome ", every byte back; an end is answered by "bye" and an end, "abort" by RST_STREAM
 'use strict';
 const crypto = require('node:crypto');
 const fs = require('node:fs');
@@ -75,8 +75,10 @@ const routes = {
 function tunnel(stream) {
   stream.respond({':status': 200});
   stream.write('welcome ');
-  stream.on('data', (data) => stream.write(data));
+  stream.on('data', (data) =>
+    String(data) === 'abort' ? stream.destroy(new Error('abort')) : stream.write(data));
   stream.on('end', () => stream.end('bye'));
+  stream.on('aborted', () => gone++);
 }
 
 const settings = {enableConnectProtocol: true};
