@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.errors import ConfigError
@@ -36,11 +37,14 @@ from protogate.interfaces import ILiveModule, IModuleFactory, IReservingModule
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
     from protogate.governance.means import Means
+    from protogate.wheel import Timer
 
 HANDS: Final = 2
 """Passwords that are hashed at a time, by one process."""
 ROOM: Final = 16
 """Passwords that wait for it: about as many as are done within the time that a module has."""
+PATIENCE: Final = 1.5
+"""Seconds that somebody waits for it: less than a module has, so that the answer says what it is about."""
 REMEMBERED: Final = 10_000
 """Names with their passwords that are remembered, right ones and wrong ones each."""
 REMEMBER: Final = 300.0
@@ -112,6 +116,8 @@ class BasicAuth:
         except Busy:
             self._count("hash_queue_full")
             raise admission.unable("too many passwords wait to be hashed") from None
+        patience = exchange.wheel.after(PATIENCE, asked.cancel)
+        asked.addBoth(self._waited, patience)
         return asked.addCallback(self._judge, exchange, name, users)
 
     def _parsed(self, given: bytes) -> tuple[bytes, bytes]:
@@ -127,15 +133,23 @@ class BasicAuth:
 
     def _check(self, digest: bytes, users: Users, name: bytes, secret: bytes) -> Deferred[bool]:
         assert self._hands is not None
-        checked = self._hands.do(lambda: users.verify(name, secret))
+        checked = self._hands.do(lambda: users.verify(name, secret), lambda right: self._checked(right, digest, users))
         self._count("password_hashed")
-        checked.addCallback(self._checked, digest, users)
         return checked
 
-    def _checked(self, right: bool, digest: bytes, users: Users) -> bool:
+    def _checked(self, right: bool, digest: bytes, users: Users) -> None:
+        """Remember it, also if whoever asked did not wait for it: he will ask again."""
         if self._memo is not None and users is self._users.value:
             self._memo.keep(digest, right, self._seconds, right)
-        return right
+
+    def _waited(self, result: bool | Failure, patience: Timer) -> bool | Failure:
+        """It is known now, or it took too long, or the client left."""
+        late = not patience.active
+        patience.close()
+        if late and isinstance(result, Failure) and result.check(CancelledError):
+            self._count("hash_too_late")
+            raise self._admission.unable(f"the password was not hashed within {PATIENCE:g} s")
+        return result
 
     def _judge(self, right: bool, exchange: Exchange, name: bytes, users: Users) -> None:
         user = users.get(name)

@@ -14,12 +14,17 @@ from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 
 T = TypeVar("T")
 
 
 class Busy(Exception):
     """Too many wait already."""
+
+
+def ignored(result: object) -> None:
+    """For whoever waits for it, and has no other use for it."""
 
 
 class Hands(Generic[T]):
@@ -35,30 +40,33 @@ class Hands(Generic[T]):
         """
         self._reactor, self._most, self._room = reactor, most, room
         self._working = 0
-        self.waiting: deque[tuple[Deferred[T], Callable[[], T]]] = deque()
+        self.waiting: deque[tuple[Deferred[T], Callable[[], T], Callable[[T], object]]] = deque()
 
-    def do(self, job: Callable[[], T]) -> Deferred[T]:
+    def do(self, job: Callable[[], T], told: Callable[[T], object] = ignored) -> Deferred[T]:
         """
         What the job returns.
 
+        @param told: what it returned, also where nobody waits for it any more.
         @raise Busy: there is no room.
         """
         if self._working >= self._most and len(self.waiting) >= self._room:
             raise Busy
         done: Deferred[T] = Deferred(self._left)
-        self.waiting.append((done, job))
+        self.waiting.append((done, job, told))
         self._next()
         return done
 
     def _next(self) -> None:
         while self.waiting and self._working < self._most:
-            done, job = self.waiting.popleft()
+            done, job, told = self.waiting.popleft()
             self._working += 1
             result: Deferred[T] = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), job)
-            result.addBoth(self._over, done)
+            result.addBoth(self._over, done, told)
 
-    def _over(self, result: Any, done: Deferred[T]) -> None:
+    def _over(self, result: Any, done: Deferred[T], told: Callable[[T], object]) -> None:
         self._working -= 1
+        if not isinstance(result, Failure):
+            told(result)
         if not done.called:
             done.callback(result)  # a Failure is an errback
         self._next()

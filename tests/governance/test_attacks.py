@@ -329,3 +329,21 @@ def test_a_refusal_says_how_to_ask(world):
         assert answer.headers.get(b"www-authenticate").startswith(scheme + b' realm="gateway"')
         Taker(answer.body)
         world.gateway.run()
+
+
+def test_a_call_of_grpc_hears_its_own_word(tmp_path):
+    world = World(tmp_path, "http2")
+    seen: list[Any] = []
+    headers = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+    for more in ([], bearer(jwt(roles=["user"]))):
+        body = Giver([b"\0\0\0\0\0"], 5).body
+        world.ready[-1].handle(Request(b"POST", b"/jwt/admin", headers + more, body, b"a.test")).addBoth(seen.append)
+        world.gateway.run()
+    told = []
+    for answer in seen:
+        taker = Taker(answer.body)
+        world.gateway.run()
+        told.append((answer.status, dict([*answer.headers, *(taker.trailers or ())])[b"grpc-status"]))
+    assert told == [(200, b"16"), (200, b"7")]
+    assert world.told == b""
+    world.close()

@@ -222,6 +222,20 @@ def test_too_many_guesses_are_turned_away_and_who_is_known_is_not(scene, monkeyp
     assert scene.ask(basic(b"bob", b"b:o:b")).identity.user == "bob"
 
 
+def test_who_waits_for_too_long_is_told_so_and_finds_his_password_known_later(scene):
+    made = exchange(headers=[(b"authorization", basic(b"alice", b"correct horse"))], clock=scene.reactor.clock)
+    told = []
+    scene.module.process(made).addErrback(lambda failure: told.append(failure.value))
+    scene.reactor.clock.pump([0.1] * 16)  # the thread does not get its turn
+    (abort,) = told
+    assert (abort.status, abort.who, abort.headers) == (503, "gateway", [(b"retry-after", b"1")])
+    assert scene.counted["hash_too_late"] == 1
+    scene.reactor.run()
+    made = exchange(headers=[(b"authorization", basic(b"alice", b"correct horse"))])
+    assert scene.module.process(made) is None
+    assert scene.counted["password_hashed"] == 1
+
+
 def test_who_leaves_is_hashed_for_no_longer(scene):
     failed = []
     for number in range(basicauth.HANDS + 5):

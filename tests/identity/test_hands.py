@@ -50,6 +50,21 @@ def test_what_nobody_waits_for_is_not_begun(reactor):
     for job in jobs:
         job.addErrback(lambda failure: failed.append(failure.type))
     jobs[1].cancel()
-    jobs[0].cancel()  # at work: its result is dropped
+    jobs[0].cancel()  # at work: it goes on
     reactor.run()
     assert (begun, failed, len(hands.waiting)) == ([0, 2], [CancelledError, CancelledError], 0)
+
+
+def test_what_was_begun_is_told_of_also_when_nobody_waits_for_it(reactor):
+    hands, told = Hands(reactor, 1, 2), []
+    waits = [hands.do(lambda number=number: number, told.append) for number in range(2)]
+
+    def fails():
+        raise KeyError
+
+    waits.append(hands.do(fails, told.append))
+    for wait in waits:
+        wait.addErrback(lambda failure: None)
+    waits[0].cancel()
+    reactor.run()
+    assert told == [0, 1]
