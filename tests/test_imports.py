@@ -23,15 +23,16 @@ CODECS = ROOT / "codecs"
 
 LAYERS: list[tuple[str, ...]] = [
     # lowest first; a module may import what is on its own line or above it
-    ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "memory", "reactor"),
+    ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "memory", "quiet", "reactor"),
     ("context", "message", "exchange.ledger"),
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest", "config.stamp"),
     ("config.address", "config.field"),
     ("body", "promise", "config.model", "config.faults", "plugins", "release"),
+    ("config.units", "config.watch"),
     ("tls",),
     ("proxyprotocol",),
-    ("halves", "clocks", "connection", "expression"),
+    ("halves", "clocks", "codings", "coded", "connection", "expression"),
     ("ordered",),
     ("exchange",),
     ("observe",),
@@ -53,7 +54,18 @@ LAYERS: list[tuple[str, ...]] = [
 
 CODEC_MAY: set[str] = {
     f"protogate.{name}"
-    for name in ("interfaces", "message", "body", "halves", "clocks", "connection", "errors", "config.model")
+    for name in (
+        "interfaces",
+        "message",
+        "body",
+        "codings",
+        "coded",
+        "halves",
+        "clocks",
+        "connection",
+        "errors",
+        "config.model",
+    )
 } | {f"protogate.ordered.{name}" for name in ("client", "fault", "input", "link", "server")}
 """What a codec may import of the core at run time."""
 

@@ -36,7 +36,7 @@ from protogate.errors import (
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
-from protogate_sotp.codings import CAPABILITIES, IDS, Unpacked
+from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
@@ -146,7 +146,7 @@ class Client(Link):
         coding = request.headers.get(b"content-encoding")
         if coding is not None and IDS.get(coding, 0) & ~capabilities:
             broken = Abort("the compression of the request is broken", CLIENT, 400, error="http_request_error")
-            request.body = Unpacked(body, coding, broken)
+            request.body = unpacking(body, coding, broken)
             request.headers.remove(b"content-encoding")
 
     # -- answers

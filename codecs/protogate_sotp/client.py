@@ -25,11 +25,12 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Whole
+from protogate.codings import pack
 from protogate.errors import ALWAYS, GATEWAY, UPSTREAM, Abort, Phase, overdue, timeout
 from protogate.interfaces import IBody, ISink
 from protogate.message import Field, Headers, Request, Response
 from protogate_sotp.caller import Client
-from protogate_sotp.codings import IDS, Unpacked, pack
+from protogate_sotp.codings import IDS, unpacking
 from protogate_sotp.heads import NATIVE, OTHER_TYPE, TYPES
 from protogate_sotp.link import Greeting
 from protogate_sotp.options import Options
@@ -84,7 +85,7 @@ def unpacked(response: Response) -> Response:
     body, coding = response.body, response.headers.get(b"content-encoding")
     if body is not None and coding in IDS:
         broken = Abort("the compression of the answer is broken", UPSTREAM, 502, error="http_protocol_error")
-        response.body = Unpacked(body, coding, broken)
+        response.body = unpacking(body, coding, broken)
         response.headers.remove(b"content-encoding")
     return response
 

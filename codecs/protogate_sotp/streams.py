@@ -19,7 +19,7 @@ from protogate.connection import specialised
 from protogate.errors import ALWAYS, CLIENT, GATEWAY, UPSTREAM, Abort
 from protogate.halves import CUT, ENDED, OPEN, Calling, Half, Serving
 from protogate.message import Field, Request, Response
-from protogate_sotp.codings import CAPABILITIES, IDS, Unpacked
+from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
 from protogate_sotp.faults import CANCELLED, DEADLINE, INTERNAL, NONE, REFUSED, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import (
@@ -329,7 +329,7 @@ class Answer(Stream, Serving):
             coding = response.headers.get(b"content-encoding")
             if coding is not None and IDS.get(coding, 0) & ~known:
                 broken = Abort("the compression of the response is broken", UPSTREAM, 502, error="http_protocol_error")
-                response.body = Unpacked(response.body, coding, broken)
+                response.body = unpacking(response.body, coding, broken)
                 response.headers.remove(b"content-encoding")
         super().respond(response)
 

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
+from protogate.codings import pack
 from protogate.context import Context, Timeouts
 from protogate.errors import GATEWAY, Abort
 from protogate.message import Response
@@ -23,7 +24,6 @@ from protogate.testing.cell import App, read_then
 from protogate.wheel import Wheel
 from protogate_sotp import call as module
 from protogate_sotp.codec import Sotp
-from protogate_sotp.codings import pack
 from protogate_sotp.command import Command
 
 

@@ -9,11 +9,12 @@ from sotp_ends import HELLO, End, frames, greeted
 from twisted.internet.defer import CancelledError
 
 from protogate.body import Replay
+from protogate.codings import pack
 from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase
 from protogate.exchange.ledger import Ledger
 from protogate.message import CONNECT, Headers, Request, Response
 from protogate.testing.bodies import Giver, Taker
-from protogate_sotp.codings import CODINGS, pack
+from protogate_sotp.codings import CODINGS
 from protogate_sotp.faults import CANCELLED, DEADLINE, INTERNAL, NONE, REFUSED, TIMEOUT
 from protogate_sotp.frames import (
     CANCEL,

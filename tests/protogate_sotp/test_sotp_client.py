@@ -9,6 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.protocol import Factory
 
+from protogate.codings import pack
 from protogate.context import Context, Timeouts
 from protogate.errors import ALWAYS, IDEMPOTENT, Abort, Phase
 from protogate.message import Headers, Response
@@ -18,7 +19,6 @@ from protogate.testing.reactor import MemoryReactor
 from protogate.wheel import Wheel
 from protogate_sotp.client import ATTEMPTS, LONGEST, WAITING, SotpClient
 from protogate_sotp.codec import Sotp
-from protogate_sotp.codings import pack
 from protogate_sotp.faults import REFUSED
 from protogate_sotp.frames import HELLO, Reader
 from protogate_sotp.heads import read_request

@@ -7,12 +7,12 @@ from sotp_ends import ORDER, greeted
 from twisted.internet.defer import Deferred
 
 from protogate.body import Whole
+from protogate.codings import pack
 from protogate.context import Limits
 from protogate.errors import ConfigError
 from protogate.message import Request, Response
 from protogate.testing.bodies import Taker
 from protogate_sotp.codec import Sotp
-from protogate_sotp.codings import pack
 from protogate_sotp.frames import CANCEL, CREDIT, DATA, END, GOAWAY, REQUEST, RESPONSE, Hello, credit, frame
 from protogate_sotp.heads import read_response, write_request, write_response
 from protogate_sotp.link import Greeting

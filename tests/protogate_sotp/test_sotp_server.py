@@ -9,12 +9,13 @@ from sotp_ends import HELLO, ORDER, End, frames, greeted
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred
 
+from protogate.codings import pack
 from protogate.context import Limits
 from protogate.errors import CLIENT, UPSTREAM, Phase, overdue
 from protogate.message import Headers, Request, Response, peer_at
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import ok, read_then
-from protogate_sotp.codings import CODINGS, pack
+from protogate_sotp.codings import CODINGS
 from protogate_sotp.faults import DEADLINE, INTERNAL, NONE, REFUSED, TIMEOUT
 from protogate_sotp.frames import (
     CANCEL,
