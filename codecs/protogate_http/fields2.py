@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protogate.message import CONNECT, Field, Headers, Request
 from protogate_http.semantics import (
@@ -30,25 +30,25 @@ from protogate_http.semantics import (
     named,
     new_key,
 )
-from protogate_http.wire1 import KNOWN, LONG, REMEMBERED, TEXT, TOKEN, Bad, low, number
+from protogate_http.wire1 import KNOWN, LONG, METHODS, REMEMBERED, TEXT, TOKEN, Bad, low, number, visible
 
 if TYPE_CHECKING:
     from protogate.context import Limits
 
-_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]++").fullmatch
-_VALUE: Final = re.compile(rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*+(?<![\t ]))?|").fullmatch
-"""Nothing but text, and no space at either end (RFC 9113, 8.2.1)."""
 _SCHEME: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*+").fullmatch
-_TARGET: Final = re.compile(rb"[\x21-\x7e]++").fullmatch
-_REQUEST: Final = frozenset((b":method", b":scheme", b":authority", b":path", b":protocol"))
 _FORBIDDEN: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 """Fields of the connection make a message malformed (RFC 9113, 8.2.2)."""
 _MALFORMED: Final = "malformed_head"
-_STATUS: Final = re.compile(rb"[1-5][0-9][0-9]").fullmatch
+_STATUSES: Final = {b"%d" % status: status for status in range(100, 600)}
 STATUS: Final = [(b":status", b"%d" % status) for status in range(600)]
 
-_good: Final[dict[Field, bool]] = {}
-"""Fields that come again and again, of names that hold no secret."""
+_good: Final[dict[Any, Any]] = {}
+"""
+Fields that come again and again, of names that hold no secret, by themselves: who looks them up later finds the very
+object.  All are forgotten when there are L{KNOWN}.
+"""
+_hosts: Final[dict[bytes, bytes]] = {}
+"""The same for authorities."""
 
 
 class Asked:
@@ -69,41 +69,32 @@ class Asked:
         self.expect = False
 
 
-def _pseudo(fields: Sequence[Field], known: frozenset[bytes]) -> tuple[dict[bytes, bytes], int]:
-    """
-    Pseudo-header fields, and where the others begin.
-
-    @raise Bad: one is unknown, or there twice.
-    """
-    pseudo: dict[bytes, bytes] = {}
-    at = 0
-    for name, value in fields:
-        if name[:1] != b":":
-            break
-        if name not in known or name in pseudo:
-            raise Bad("an unknown or repeated pseudo-header field", 400, _MALFORMED)
-        pseudo[name] = value
-        at += 1
-    return pseudo, at
-
-
-def _others(fields: Iterable[Field], kept: list[Field]) -> tuple[list[Field], list[bytes]]:
+def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[list[Any], list[bytes], int]:
     """
     Sort fields into those to keep, those that mean something here, and the crumbs of cookies.
 
-    @raise Bad: what is none (RFC 9113, 8.2.1).
+    @param at: of the first one.
+    @param line: bytes that each may have, with 4 for what HTTP/1 writes around it; 0 = any number.
+    @return: the latter two, and the bytes of all.
+    @raise Bad: what is none (RFC 9113, 8.2.1), or too long.
     """
-    special: list[Field] = []
+    special: list[Any] = []
     crumbs: list[bytes] = []
-    for field in fields:
-        name, value = field
-        if field not in _good:
-            if not _NAME(name) or not _VALUE(value):
-                raise Bad("a field that is none", 400, _MALFORMED)
-            if name in REMEMBERED and len(value) < LONG:
-                if len(_good) >= KNOWN:
-                    _good.clear()
-                _good[name, value] = True
+    total = 0
+    for index in range(at, len(head)):
+        field: Any = head[index]  # Any: see wire1.parsed()
+        name: bytes = field[0]
+        value: bytes = field[1]
+        size = len(name) + len(value) + 4
+        total += size
+        if line and size > line:
+            raise Bad("header line too long", 431, "header_line_too_long")
+        known: Any = _good.get(field)
+        if known is not None:
+            kept.append(known)
+            continue
+        if not named(name) or value.translate(TEXT) != value or value.strip(b" \t") != value:
+            raise Bad("a field that is none", 400, _MALFORMED)
         if name in SPECIAL:
             if name in _FORBIDDEN:
                 raise Bad("a field of the connection", 400, _MALFORMED)
@@ -111,11 +102,34 @@ def _others(fields: Iterable[Field], kept: list[Field]) -> tuple[list[Field], li
         elif name == b"cookie":
             crumbs.append(value)
         else:
-            kept.append((name, value))
-    return special, crumbs
+            made: Any = (name, value)
+            kept.append(made)
+            if name in REMEMBERED and len(value) < LONG:
+                if len(_good) >= KNOWN:
+                    _good.clear()
+                _good[made] = made
+    return special, crumbs, total
 
 
-def asked(head: Sequence[Field], limits: Limits) -> Asked:
+def _host(value: bytes) -> bytes:
+    """
+    An authority.
+
+    @raise Bad: it is none.
+    """
+    known = _hosts.get(value)
+    if known is None:
+        if not HOST(value):
+            raise Bad("bad :authority", 400, "bad_host")
+        known = value
+        if len(value) < LONG:
+            if len(_hosts) >= KNOWN:
+                _hosts.clear()
+            _hosts[value] = value
+    return known
+
+
+def asked(head: Sequence[Any], limits: Limits) -> Asked:
     """
     A request.
 
@@ -132,25 +146,44 @@ def asked(head: Sequence[Field], limits: Limits) -> Asked:
     return made
 
 
-def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: PLR0912, PLR0915  one branch a rule
-    pseudo, at = _pseudo(head, _REQUEST)
-    method, target = pseudo.get(b":method"), pseudo.get(b":path")
-    authority, protocol = pseudo.get(b":authority"), pseudo.get(b":protocol")
-    if not method or not TOKEN(method):
+def _ask(made: Asked, head: Sequence[Any], limits: Limits) -> None:  # noqa: PLR0912, PLR0915  one branch a rule
+    method: bytes | None = None
+    target: bytes | None = None
+    authority: bytes | None = None
+    scheme: bytes | None = None
+    protocol: bytes | None = None
+    at = 0
+    for field in head:
+        name: bytes = field[0]
+        if name[:1] != b":":
+            break
+        value: bytes = field[1]
+        if name == b":method" and method is None:
+            method = value
+        elif name == b":path" and target is None:
+            target = value
+        elif name == b":authority" and authority is None:
+            authority = value
+        elif name == b":scheme" and scheme is None:
+            scheme = value
+        elif name == b":protocol" and protocol is None:
+            protocol = value
+        else:
+            raise Bad("an unknown or repeated pseudo-header field", 400, _MALFORMED)
+        at += 1
+    if not method or not (method in METHODS or TOKEN(method)):
         raise Bad("bad :method", 400, _MALFORMED)
-    if target is not None and (len(target) > limits.request_line or not _TARGET(target)):
+    if target is not None:
         if len(target) > limits.request_line:
             raise Bad("the request target is too long", 414, "request_line_too_long")
-        raise Bad("bad :path", 400, "bad_target")
+        if not target or not visible(target):
+            raise Bad("bad :path", 400, "bad_target")
     if len(head) - at > limits.header_count:
         raise Bad("too many header fields", 431, "too_many_headers")
-    sizes = [len(name) + len(value) + 4 for name, value in head[at:]]
-    if sizes and max(sizes) > limits.header_line:
-        raise Bad("header line too long", 431, "header_line_too_long")
-    if sum(sizes) > limits.headers:
+    kept: list[Any] = []
+    special, crumbs, total = _others(head, at, limits.header_line, kept)
+    if total > limits.headers:
         raise Bad("the header fields are too large", 431, "headers_too_large")
-    kept = made.fields
-    special, crumbs = _others(head[at:] if at else head, kept)
     host: bytes | None = None
     trailers = False
     for name, value in special:
@@ -179,18 +212,21 @@ def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: P
         kept.append((b"cookie", cookie))
     if trailers:
         kept.append(TE_TRAILERS)
+    made.fields = Headers(kept)
     if method == b"CONNECT" and protocol is None:
-        if target is not None or b":scheme" in pseudo or not authority:
+        if target is not None or scheme is not None or not authority:
             raise Bad("CONNECT has an authority, and nothing else", 400, _MALFORMED)
         aim(method, authority, None)
         made.method, made.authority, made.upgrade = method, authority, CONNECT
         return
-    if not target or not _SCHEME(pseudo.get(b":scheme", b"")):
+    if not target or not scheme or not (scheme == b"http" or scheme == b"https" or _SCHEME(scheme)):  # noqa: PLR1714
         raise Bad(":scheme and :path are due", 400, _MALFORMED)
     if authority is None and not host:
         raise Bad("no :authority", 400, "bad_host")
-    if (authority is not None and not HOST(authority)) or (host is not None and not HOST(host)):
-        raise Bad("bad :authority", 400, "bad_host")
+    if authority is not None:
+        authority = _host(authority)
+    if host is not None:
+        host = _host(host)
     if authority is not None and host is not None and authority.lower() != host.lower():
         raise Bad(":authority and Host differ", 400, "bad_host")
     if target[:1] != b"/" and target != b"*":
@@ -202,7 +238,7 @@ def _ask(made: Asked, head: Sequence[Field], limits: Limits) -> None:  # noqa: P
             raise Bad("unknown :protocol", 501, "unknown_protocol")
         made.upgrade, method = protocol.lower(), b"GET"
     made.target, made.authority = aim(method, target, authority or host)
-    made.method, made.scheme = method, pseudo[b":scheme"]
+    made.method, made.scheme = method, scheme
 
 
 class Told:
@@ -218,75 +254,86 @@ class Told:
         self.status, self.fields, self.length = status, fields, length
 
 
-_RESPONSE: Final = frozenset((b":status",))
-
-
-def told(head: Sequence[Field], limits: Limits) -> Told:
+def told(head: Sequence[Any], limits: Limits) -> Told:
     """
     A response.
 
     @raise Bad: it is malformed, or larger than it may be.
     """
-    pseudo, at = _pseudo(head, _RESPONSE)
-    status = pseudo.get(b":status", b"")
-    if not _STATUS(status):
+    status: bytes | None = None
+    at = size = 0
+    for field in head:
+        name: bytes = field[0]
+        if name[:1] != b":":
+            break
+        if name != b":status" or status is not None:
+            raise Bad("an unknown or repeated pseudo-header field", 400, _MALFORMED)
+        status = field[1]
+        size += len(name) + len(status) + 4
+        at += 1
+    code = 0 if status is None else _STATUSES.get(status, 0)
+    if not code:
         raise Bad("bad :status", 502, _MALFORMED)
-    if sum(len(name) + len(value) + 4 for name, value in head) > limits.response_headers:
+    kept: list[Any] = []
+    special, crumbs, total = _others(head, at, 0, kept)
+    if size + total > limits.response_headers:
         raise Bad("the header fields are too large", 502, "response_headers_too_large")
-    kept = Headers()
-    special, crumbs = _others(head[at:], kept)
     length: int | None = None
     for name, value in special:
         if name == b"content-length":
             if length is not None or not number(value):
                 raise Bad("bad Content-Length", 502, "bad_framing")
             length = int(value)
-    kept.extend((b"cookie", crumb) for crumb in crumbs)
-    return Told(int(status), kept, length)
+    for crumb in crumbs:
+        kept.append((b"cookie", crumb))
+    return Told(code, Headers(kept), length)
 
 
-def trailed(head: Sequence[Field], most: int) -> list[Field] | None:
+def trailed(head: Sequence[Any], most: int) -> list[Field] | None:
     """
     Trailers that may be trailers, or None.
 
     @raise Bad: they are malformed, or too large.
     """
-    if sum(len(name) + len(value) + 4 for name, value in head) > most:
+    kept: list[Any] = []
+    total = _others(head, 0, 0, kept)[2]  # what means something elsewhere is no trailer
+    if total > most:
         raise Bad("the trailers are too large", 431, "trailers_too_large")
-    kept: list[Field] = []
-    _others(head, kept)  # what means something elsewhere is no trailer
     return admitted(kept)
 
 
 # -- what is sent
 
-_fine: Final[dict[Field, bool]] = {}
+_fine: Final[dict[Any, Any]] = {}
+"""As L{_good}, of what is sent."""
 
 
-def compose(out: list[Field], headers: Iterable[Field], count: Callable[[str], None]) -> None:
+def compose(out: list[Any], headers: Iterable[Any], count: Callable[[str], None]) -> None:
     """Append those fields that may be sent; what is none is dropped and counted."""
     for field in headers:
-        if field in _fine:
-            out.append(field)
+        known: Any = _fine.get(field)
+        if known is not None:
+            out.append(known)
             continue
-        name, value = low(field[0]), field[1]
+        value: bytes = field[1]
+        name = low(field[0])
         if value.translate(TEXT) != value or (name not in OURS and not named(name)):
             count("invalid_field_dropped")
         elif name in OURS:
             if name == b"te" and b"trailers" in listed(value):
                 out.append(TE_TRAILERS)
         else:
-            made = (name, value.strip(b" \t"))
+            made: Any = (name, value.strip(b" \t"))
             out.append(made)
             if name in REMEMBERED and len(value) < LONG and made == field:
                 if len(_fine) >= KNOWN:
                     _fine.clear()
-                _fine[made] = True
+                _fine[made] = made
 
 
-def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Field]:
+def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> list[Any]:
     """Of trailers to be sent, those that may be trailers."""
-    out: list[Field] = []
+    out: list[Any] = []
     if trailers:
         compose(out, admissible([(low(name), value) for name, value in trailers]), count)
     return out
@@ -301,18 +348,18 @@ def without_key(fields: Iterable[Field]) -> list[Field]:
     return [field for field in fields if field[0] not in _KEYS]
 
 
-def request_head(request: Request, count: Callable[[str], None]) -> list[Field]:
+def request_head(request: Request, count: Callable[[str], None]) -> list[Any]:
     """
     The fields of a request.
 
     @raise Bad: it cannot be said.
     """
     method, upgrade, target, authority = request.method, request.upgrade, request.target, request.authority
-    if not TOKEN(method) or (authority and not _TARGET(authority)):
+    if not (method in METHODS or TOKEN(method)) or not visible(authority):
         raise Bad("a request that cannot be written as HTTP/2", 500, "invalid_request_refused")
-    out: list[Field] = [(b":method", b"CONNECT" if upgrade is not None else method)]
+    out: list[Any] = [(b":method", b"CONNECT" if upgrade is not None else method)]
     if method != b"CONNECT":
-        if not _TARGET(target):
+        if not target or not visible(target):
             raise Bad("a request that cannot be written as HTTP/2", 500, "invalid_request_refused")
         out += ((b":scheme", request.scheme), (b":path", target))
     if authority:

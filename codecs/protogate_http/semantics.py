@@ -245,7 +245,7 @@ def compose(out: list[bytes], headers: list[Any], count: Callable[[str], None]) 
                 elif name == b"te" and b"trailers" in listed(value):
                     options += b",te"
                 continue
-            if value.translate(TEXT) != value or not (name in _valid or named(name)):
+            if value.translate(TEXT) != value or not named(name):
                 count("invalid_field_dropped")
                 continue
             line = b"%b: %b\r\n" % (name, value)
@@ -259,6 +259,8 @@ def compose(out: list[bytes], headers: list[Any], count: Callable[[str], None]) 
 
 def named(name: bytes) -> bool:
     """Whether that is a name (RFC 9110, 5.1), in lower case."""
+    if name in _valid:
+        return True
     if not _TOKEN(name):
         return False
     if len(_valid) < 4096 and len(name) < 64:
