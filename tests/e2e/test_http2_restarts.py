@@ -152,6 +152,28 @@ def test_a_gateway_that_stops_answers_all_that_it_was_asked(
     gateway.healthy()
 
 
+def test_a_listener_that_is_taken_away_lets_its_streams_end(neighbours: Neighbours, node: int, engined: str) -> None:
+    port, name = free_port(), f"away-{engined}"
+    settings = over2(node, gateway={"watch": False})
+    more = {"name": "more", "address": f"127.0.0.1:{port}", "protocols": BOTH}
+    gateway = start(neighbours, {**settings, "listeners": [*settings["listeners"], more]})
+    with wire(node) as behind, connected(port) as there, connected(gateway.port) as other:
+        held = there.ask("GET", f"/hold/{name}")
+        there.until(lambda: there.told[held].body, "some of it")
+        assert other.get("/hello").status == 200
+        gateway.hangup(settings)
+        there.until(lambda: len(there.goaways) > 1, "GOAWAY, twice")
+        assert there.goaways == [(LAST, 0), (held, 0)]
+        behind.send(f"GET /release/{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        assert behind.answer()[1] == b"yes\n"
+        assert bytes(there.answer(held).body) == b"first\nlast\n"
+        while there.read() and not there.closed:
+            pass
+        assert other.get("/hello").status == 200
+        assert other.goaways == []
+    gateway.healthy()
+
+
 @pytest.mark.parametrize("engined", ["ngh2"], indirect=True)
 def test_an_upgrade_loses_no_stream(neighbours: Neighbours, node: int, engined: str) -> None:
     settings = crowd(node, 1)
