@@ -377,6 +377,7 @@ class Exchange:
         if response is not None:
             _stop(response)
         abort = error if isinstance(error, Abort) else self._unexpected(error)
+        abort.__traceback__ = abort.__context__ = None  # their frames have us, and we have it
         if self.error is not None:
             return self._plain(abort)
         self.error, self.reason = error, abort

@@ -158,8 +158,8 @@ class _Chain:
                 self._result, self._at = _PENDING, _NONE_WAITS
                 result = _settled(module, result)
             except Exception as error:
+                result = None  # a Failure has frames, this one among them
                 _failed(module, exchange, error)
-                result = None
             if result is None:
                 index, result = _next(bound, exchange, index + 1, self)
             over = self.over
@@ -224,8 +224,8 @@ class _Chain:
                 try:
                     result = _settled(self._bound[index], result)
                 except Exception as error:
-                    _failed(self._bound[index], self._exchange, error)
                     result = None
+                    _failed(self._bound[index], self._exchange, error)
             elif isinstance(result, Failure):
                 result.raiseException()
             if result is None:

@@ -683,6 +683,42 @@ def test_reference_counting_frees_an_exchange(wait: bool) -> None:
         gc.enable()
 
 
+def _refuse(exchange: Exchange) -> None:
+    try:
+        raise ValueError("inside")
+    except ValueError:
+        raise Abort("no", CLIENT, 403) from None
+
+
+async def _refuse_later(exchange: Exchange) -> None:
+    _refuse(exchange)
+
+
+@pytest.mark.interpreted(reason="has a weak reference to a compiled Exchange")
+@pytest.mark.parametrize("refuse", [_refuse, _refuse_later])
+@pytest.mark.parametrize("stage", ["pre_request", "pre_upstream", "pre_response"])
+def test_reference_counting_frees_one_that_was_refused(stage: str, refuse: Any) -> None:
+    """Whoever is refused ten thousand times a second must leave no work to the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        world = World(**{stage: [refuse]})
+        world.begin()
+        assert world.exchange.response is not None
+        assert world.exchange.response.status == 403
+        world.exchange.closed(None)
+        world.exchange.request.closed = print
+        watch = weakref.ref(world.exchange)
+        world.records.clear()
+        world.asked.clear()
+        if isinstance(world.result, Deferred):
+            del world.ends
+        del world.exchange, world.result
+        assert watch() is None
+    finally:
+        gc.enable()
+
+
 def test_every_final_response_has_a_date() -> None:
     world = World()
     response = world.begin()
