@@ -30,6 +30,7 @@ body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit
 concurrency_limit = Plugin(
     IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
 )
+compress = Plugin(IModuleFactory, "compress", "protogate.governance.compress.CompressFactory")
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
 forward_auth = Plugin(IModuleFactory, "forwardAuth", "protogate.governance.forwardauth.ForwardAuthFactory")
 hmac_auth = Plugin(IModuleFactory, "hmacAuth", "protogate.governance.hmacauth.HmacAuthFactory")
@@ -40,6 +41,7 @@ mtls_auth = Plugin(IModuleFactory, "mtlsAuth", "protogate.governance.mtlsauth.Mt
 quota = Plugin(IModuleFactory, "quota", "protogate.governance.quota.QuotaFactory")
 rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
 rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
+decompress = Plugin(IModuleFactory, "decompress", "protogate.governance.decompress.DecompressFactory")
 redirect = Plugin(IModuleFactory, "redirect", "protogate.governance.redirect.RedirectFactory")
 remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
 respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
