@@ -18,9 +18,7 @@ that it does not hold, or that a module has no row.
 from __future__ import annotations
 
 import argparse
-import base64
 import gc
-import hashlib
 import json
 import statistics
 import sys
@@ -35,6 +33,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred
 
 import configuration
+import credentials
 import report
 from protogate.config.load import loads
 from protogate.exchange.exchange import Exchange
@@ -52,13 +51,11 @@ from report import Table
 CHAIN_LIMIT: Final = 8.0
 """µs that the chain may cost."""
 NEVER: Final = "request.path == '/never'"
-PASSWORD: Final = b"Basic " + base64.b64encode(b"bob:secret")
-HASHED: Final = base64.b64encode(hashlib.pbkdf2_hmac("sha256", b"secret", b"saltsaltsalt", 10_000)).decode().rstrip("=")
 FIELDS: Final[tuple[Field, ...]] = (
     (b"user-agent", b"curl/8.5.0"),
     (b"accept", b"*/*"),
     (b"origin", b"https://shop.example"),
-    (b"authorization", PASSWORD),
+    (b"authorization", credentials.PASSWORD),
     (b"x-app", b"100041"),
     (b"x-drop", b"1"),
 )
@@ -69,15 +66,17 @@ class Setting:
     """
     One module at work.
 
-    @ivar params: its C{actionParam}; C{FOLDER} in a text stands for a folder with L{FILES}.
+    @ivar params: its C{actionParam}; C{FOLDER} in a text stands for a folder with L{credentials.FILES}.
     @ivar stage: where it runs; empty = its own.
     @ivar request: what the exchange is asked with, see L{protogate.testing.exchange.exchange}.
+    @ivar fields: further ones of the request.
     @ivar note: what one has to know.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
     stage: str = ""
     request: Mapping[str, Any] = field(default_factory=dict)
+    fields: Sequence[Field] = ()
     note: str = ""
 
 
@@ -87,6 +86,27 @@ SETTINGS: Final[dict[str, Setting]] = {
     "basicAuth": Setting({"users": {"file": "FOLDER/users"}}, note="a password that is remembered"),
     "bodyLimit": Setting({"request": "1MiB", "response": "10MiB"}),
     "cors": Setting({"origins": ["https://shop.example"], "credentials": True}),
+    "forwardAuth": Setting(
+        {"ask": "https://auth.test/", "take": "x-user", "remember": {"key": "${source.ip}", "good": "1h"}},
+        note="a verdict that is remembered",
+    ),
+    "hmacAuth": Setting(
+        {"keys": {"file": "FOLDER/secrets"}, "maxAge": "1h", "replay": "allow"},
+        fields=credentials.signed(),
+        note="each is verified",
+    ),
+    "jwtAuth": Setting(
+        {"keys": {"file": "FOLDER/jwks"}, "issuer": "bench", "audience": "bench", "from": {"header": "x-token"}},
+        fields=((b"x-token", credentials.token()),),
+        note="a token that is remembered",
+    ),
+    "keyAuth": Setting({"keys": {"file": "FOLDER/keys"}}, fields=((b"x-api-key", b"bench"),)),
+    "loginCheck": Setting(
+        {"redis": {"url": f"redis://{credentials.STORE}"}, "remember": "1h"},
+        fields=((b"cookie", b"session=bench"),),
+        note="a session that is remembered",
+    ),
+    "mtlsAuth": Setting({"allow": [{"subject": "CN=bench"}]}),
     "rateLimit": Setting({"limit": "1000000/s"}, note="local"),
     "rbac": Setting({"rules": [{"name": "all", "when": "request.method == 'GET'", "then": "allow"}]}),
     "redirect": Setting({"scheme": "https"}, note="it answers"),
@@ -107,19 +127,18 @@ CHAIN: Final = (
     "bodyLimit",
     "addResponseHeader",
 )
-FILES: Final = {"users": f"bob:$pbkdf2-sha256$i=10000$c2FsdHNhbHRzYWx0${HASHED}\n"}
 
 
 class Chain:
     """Modules of one configuration, started, and what exchanges are made of."""
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> None:
+    def __init__(self, entries: Sequence[Mapping[str, Any]], setting: Setting) -> None:
         text = {"listeners": [{"name": "web", "address": "127.0.0.1:80"}], "modules": list(entries)}
         bound = bind(loads(json.dumps(text).encode(), "modules.json").config.modules, find)
         self.stages = [(stage, bound[stage]) for stage in STAGES if bound[stage]]
-        self._request = dict(request)
-        self._reactor = MemoryReactor()
-        means = FakeMeans(reactor=self._reactor)
+        self._setting = setting
+        reactor = self._reactor = MemoryReactor()
+        means = FakeMeans(credentials.services(), reactor=reactor, stores=credentials.stores(reactor))
         for each in self._all():
             if ILiveModule.providedBy(each.module):
                 each.module.start(means, None)  # type: ignore[attr-defined]
@@ -131,7 +150,11 @@ class Chain:
     def exchanges(self, count: int) -> list[Exchange]:
         """So many, each as the last of the stages finds it."""
         last = "PRE_RESPONSE" if any(stage == "PRE_RESPONSE" for stage, _ in self.stages) else "PRE_UPSTREAM"
-        return [exchange(last, headers=FIELDS, **self._request) for _ in range(count)]
+        fields = (*FIELDS, *self._setting.fields)
+        made = [exchange(last, headers=fields, **self._setting.request) for _ in range(count)]
+        for each in made:
+            each.source.session = credentials.SESSION
+        return made
 
     def warm(self) -> None:
         """What waits for a thread the first time is remembered then."""
@@ -204,16 +227,16 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
     """The table, and what the chain costs in µs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, text in FILES.items():
+        for file, text in credentials.FILES.items():
             (folder / file).write_text(text)
-        chains: dict[tuple[str, str], Chain] = {("", "nothing"): Chain([], {})}
+        chains: dict[tuple[str, str], Chain] = {("", "nothing"): Chain([], Setting())}
         for each in chosen:
-            request = SETTINGS[each].request
-            chains[each, "off"] = Chain([entry(each, folder, NEVER)], request)
-            chains[each, "on"] = Chain([entry(each, folder)], request)
+            setting = SETTINGS[each]
+            chains[each, "off"] = Chain([entry(each, folder, NEVER)], setting)
+            chains[each, "on"] = Chain([entry(each, folder)], setting)
         ten = [entry(each, folder) for each in CHAIN]
-        chains["a chain of ten", "off"] = Chain([each | {"condition": NEVER} for each in ten], {})
-        chains["a chain of ten", "on"] = Chain(ten, {})
+        chains["a chain of ten", "off"] = Chain([each | {"condition": NEVER} for each in ten], Setting())
+        chains["a chain of ten", "on"] = Chain(ten, Setting())
         for chain in chains.values():
             chain.warm()
         found: dict[tuple[str, str], list[float]] = {key: [] for key in chains}

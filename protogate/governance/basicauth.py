@@ -10,11 +10,11 @@ Rules
 
 from __future__ import annotations
 
-import hmac
 import os
+import re
 from base64 import b64decode
 from collections.abc import Mapping
-from hashlib import sha256
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -51,6 +51,7 @@ REMEMBER: Final = 300.0
 """Seconds that they are, unless said otherwise."""
 
 _PLACE: Final = Authorization("Basic")
+_control: Final = re.compile(rb"[\x00-\x1f\x7f]").search
 
 
 @implementer(ILiveModule, IReservingModule)
@@ -68,8 +69,8 @@ class BasicAuth:
         self._admission, self._users, self._seconds, self.warnings = admission, users, seconds, warnings
         self.reserves, self.asks = admission.reserves, asks("users", users)
         self._key = os.urandom(32)
-        self._memo: Memo[bool] | None = None
-        self._hands: Hands[bool] | None = None
+        self._memo: Memo[Identity] | None = None
+        self._hands: Hands[Identity] | None = None
         self._means: Means | None = None
 
     # -- ILiveModule
@@ -102,15 +103,15 @@ class BasicAuth:
         if given is None:
             admission.absent()
             return None
-        name, secret = self._parsed(given)
         users, memo = self._users.value, self._memo
         if users is None or memo is None:
             raise admission.unable("there is no file of users")
-        digest = hmac.digest(self._key, b"%d:%b:%b" % (len(name), name, secret), sha256)
+        digest = blake2b(given, key=self._key, digest_size=32).digest()
         known = memo.known(digest)
         if known is not None:
-            self._judge(known, exchange, name, users)
+            self._judge(known, exchange)
             return None
+        name, secret = self._parsed(given)
         try:
             asked = memo.ask(digest, lambda: self._check(digest, users, name, secret))
         except Busy:
@@ -118,7 +119,7 @@ class BasicAuth:
             raise admission.unable("too many passwords wait to be hashed") from None
         patience = exchange.wheel.after(PATIENCE, asked.cancel)
         asked.addBoth(self._waited, patience)
-        return asked.addCallback(self._judge, exchange, name, users)
+        return asked.addCallback(self._judge, exchange)
 
     def _parsed(self, given: bytes) -> tuple[bytes, bytes]:
         try:
@@ -127,22 +128,26 @@ class BasicAuth:
         except ValueError:
             raise self._admission.refusal("what follows Basic is not Base64 of UTF-8") from None
         name, colon, secret = text.partition(b":")
-        if not colon or not name or len(secret) > LONGEST or any(byte < 0x20 or byte == 0x7F for byte in text):
+        if not colon or not name or len(secret) > LONGEST or _control(text):
             raise self._admission.refusal("what follows Basic is no name and password")
         return name, secret
 
-    def _check(self, digest: bytes, users: Users, name: bytes, secret: bytes) -> Deferred[bool]:
-        assert self._hands is not None
-        checked = self._hands.do(lambda: users.verify(name, secret), lambda right: self._checked(right, digest, users))
+    def _check(self, digest: bytes, users: Users, name: bytes, secret: bytes) -> Deferred[Identity]:
+        """See L{_identity}."""
+        hands = self._hands
+        assert hands is not None
+        checked = hands.do(
+            lambda: _identity(users, name, secret), lambda identity: self._checked(identity, digest, users)
+        )
         self._count("password_hashed")
         return checked
 
-    def _checked(self, right: bool, digest: bytes, users: Users) -> None:
+    def _checked(self, identity: Identity, digest: bytes, users: Users) -> None:
         """Remember it, also if whoever asked did not wait for it: he will ask again."""
         if self._memo is not None and users is self._users.value:
-            self._memo.keep(digest, right, self._seconds, right)
+            self._memo.keep(digest, identity, self._seconds, bool(identity.scheme))
 
-    def _waited(self, result: bool | Failure, patience: Timer) -> bool | Failure:
+    def _waited(self, result: Identity | Failure, patience: Timer) -> Identity | Failure:
         """It is known now, or it took too long, or the client left."""
         late = not patience.active
         patience.close()
@@ -151,17 +156,24 @@ class BasicAuth:
             raise self._admission.unable(f"the password was not hashed within {PATIENCE:g} s")
         return result
 
-    def _judge(self, right: bool, exchange: Exchange, name: bytes, users: Users) -> None:
-        user = users.get(name)
-        if not right or user is None:
-            why = "nobody has that name" if user is None else f"this is not the password of {user.name}"
-            raise self._admission.refusal(why)
-        claims: dict[str, Any] = {"groups": list(user.groups)} if user.groups else {}
-        self._admission.admit(exchange, Identity(user.name, "basic", claims), _PLACE)
+    def _judge(self, identity: Identity, exchange: Exchange) -> None:
+        if not identity.scheme:
+            who = identity.user
+            raise self._admission.refusal(f"this is not the password of {who}" if who else "nobody has that name")
+        self._admission.admit(exchange, identity, _PLACE)
 
     def _count(self, event: str) -> None:
         if self._means is not None:
             self._means.count(event)
+
+
+def _identity(users: Users, name: bytes, secret: bytes) -> Identity:
+    """Who it is, in a thread; without a scheme where it is nobody: with a name if only the password is wrong."""
+    user = users.get(name)
+    if not users.verify(name, secret):
+        return Identity("" if user is None else user.name, "")
+    assert user is not None
+    return Identity(user.name, "basic", {"groups": list(user.groups)} if user.groups else {})
 
 
 @implementer(IModuleFactory)

@@ -108,12 +108,12 @@ class Lookup:
         memo = self._memo
         if memo is None:
             raise RedisGone("it has not begun yet")
-        digest = sha256(credential)
-        known = memo.known(digest.digest())
+        digest = sha256(credential).digest()
+        known = memo.known(digest)
         if known is not None:
             return known
-        end = digest.hexdigest().encode("ascii") if self._hashed else credential
-        return memo.ask(digest.digest(), lambda: self._ask(digest.digest(), self._prefix + end, count))
+        end = digest.hex().encode("ascii") if self._hashed else credential
+        return memo.ask(digest, lambda: self._ask(digest, self._prefix + end, count))
 
     def _ask(self, digest: bytes, key: bytes, count: Callable[[str], None]) -> Deferred[Identity]:
         redis = self._redis

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Test = Callable[[Certificate], bool]
 FIELDS: Final = ("subject", "issuer", "san", "serial", "fingerprint")
 USERS: Final = ("san", "subject", "commonName", "fingerprint")
+KNOWN: Final = 10_000
+"""Certificates that are remembered; all are forgotten when there are more."""
 _FINGERPRINT: Final = re.compile(r"(?:[0-9a-f]{2}:?){31}[0-9a-f]{2}", re.IGNORECASE)
 _PARTS: Final = re.compile(r"(?:[^,+\\]|\\.)+", re.DOTALL)
 
@@ -41,7 +43,7 @@ class MtlsAuth:
     @param user: one of L{USERS}: what of it is the name.
     """
 
-    __slots__ = ("_admission", "_tests", "_user", "hides", "reserves", "warnings")
+    __slots__ = ("_admission", "_known", "_tests", "_user", "hides", "reserves", "warnings")
 
     def __init__(
         self, admission: Admission, tests: list[tuple[Test, ...]], user: str, warnings: list[ConfigError]
@@ -49,6 +51,7 @@ class MtlsAuth:
         self._admission, self._tests, self._user, self.warnings = admission, tuple(tests), user, warnings
         self.reserves: frozenset[bytes] = admission.reserves
         self.hides = ()
+        self._known: dict[str, Identity] = {}
 
     def process(self, exchange: Exchange) -> None:
         """Let somebody in, or raise the Abort that refuses him."""
@@ -59,6 +62,16 @@ class MtlsAuth:
         if certificate is None:
             self._admission.absent()
             return
+        known = self._known.get(certificate.fingerprint)
+        if known is None:
+            known = self._identity(certificate)
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[certificate.fingerprint] = known
+        self._admission.admit(exchange, known)
+
+    def _identity(self, certificate: Certificate) -> Identity:
+        """Whose it is, if he is allowed."""
         if self._tests and not any(all(test(certificate) for test in tests) for tests in self._tests):
             raise self._admission.forbidden(f"no rule allows {certificate.subject or certificate.fingerprint}")
         name = _name(certificate, self._user)
@@ -71,7 +84,7 @@ class MtlsAuth:
             "fingerprint": certificate.fingerprint,
             "san": list(certificate.san),
         }
-        self._admission.admit(exchange, Identity(name, "certificate", claims))
+        return Identity(name, "certificate", claims)
 
 
 def _name(certificate: Certificate, what: str) -> str:

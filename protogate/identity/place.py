@@ -20,7 +20,6 @@ LONGEST: Final = 8192
 """Bytes that a credential may have."""
 
 _AUTHORIZATION: Final = b"authorization"
-_SCHEMED: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:[ ]+(.*))?", re.DOTALL)
 _HOLE: Final = re.compile(rb"[ \t]*;[ \t]*")
 
 
@@ -43,7 +42,7 @@ class Place(Protocol):
         """
 
     def remove(self, request: Request) -> None:
-        """Take it out."""
+        """Take out what was found."""
 
 
 class Header:
@@ -92,17 +91,12 @@ class Authorization(Header):
     def find(self, request: Request) -> bytes | None:
         """See L{Place}.  Empty when nothing follows the scheme."""
         value = super().find(request)
-        if value is None or value[: self._length].lower() != self._scheme:
+        if value is None:
             return None
-        match = _SCHEMED.fullmatch(value)
-        if match is None or len(match[1]) != self._length:
+        length = self._length
+        if value[:length].lower() != self._scheme or value[length : length + 1] not in (b" ", b""):
             return None
-        return match[2] or b""
-
-    def remove(self, request: Request) -> None:
-        """See L{Place}.  Another scheme stays."""
-        if self.find(request) is not None:
-            super().remove(request)
+        return value[length:].lstrip(b" ")
 
 
 class Cookie:
@@ -116,31 +110,30 @@ class Cookie:
     parameter = ""
 
     def __init__(self, name: bytes) -> None:
-        self._name = name
+        self._start = name + b"="
 
     def __str__(self) -> str:
-        return f"the cookie {self._name.decode('latin-1')}"
+        return f"the cookie {self._start[:-1].decode('latin-1')}"
 
     def find(self, request: Request) -> bytes | None:
         """See L{Place}."""
         found: bytes | None = None
+        start = self._start
         for key, line in request.headers:
-            if key == b"cookie" and self._name in line:
-                for pair in _HOLE.split(line):
-                    name, equals, value = pair.partition(b"=")
-                    if name == self._name and equals:
+            if key == b"cookie" and start in line:
+                for pair in _HOLE.split(line) if b";" in line else (line,):
+                    if pair.startswith(start):
                         if found is not None:
                             raise twice(str(self))
-                        found = value
+                        found = pair[len(start) :]
         return found
 
     def remove(self, request: Request) -> None:
         """See L{Place}."""
-        headers, name = request.headers, self._name
-        start = name + b"="
+        headers, start = request.headers, self._start
         kept = []
         for field in headers:
-            if field[0] == b"cookie" and name in field[1]:
+            if field[0] == b"cookie" and start in field[1]:
                 line = b"; ".join([pair for pair in _HOLE.split(field[1]) if not pair.startswith(start)])
                 if line:
                     kept.append((field[0], line))

@@ -31,8 +31,9 @@ def request(*fields, target=b"/a"):
 def test_what_stands_behind_a_scheme(value, found):
     made = request((b"authorization", value), (b"x", b"1"))
     assert Authorization("Bearer").find(made) == found
-    Authorization("Bearer").remove(made)
-    assert (made.headers.get(b"authorization") is None) is (found is not None)
+    if found is not None:
+        Authorization("Bearer").remove(made)
+        assert made.headers == [(b"x", b"1")]
 
 
 @pytest.mark.parametrize(
