@@ -112,6 +112,7 @@ class Connection:
         self._moved = 0.0  # when that number changed last
         self._left = 0  # while lingering: bytes that may still be thrown away,
         self._until = self._heard_at = 0.0  # when that ends, and when something was read last
+        self._broken = False  # dead, and dropped as soon as this turn's bytes have left
 
     @property
     def busy(self) -> int:
@@ -305,7 +306,7 @@ class Connection:
                 return
         else:
             patience = self.patience() or PATIENCE
-            if self.stalled(now) >= patience:
+            if self._broken or self.stalled(now) >= patience:
                 self.transport.abortConnection()
                 return
             delay = patience / LOOKS
@@ -366,6 +367,24 @@ class Connection:
         elif self.unsent():  # closed, but the peer takes its time
             self.transport.abortConnection()
         self.end()
+
+    def break_off(self) -> None:
+        """
+        As abort(), behind what was written in this turn, if the peer takes it at once: the last words of a tunnel are
+        seen before its reset.
+        """
+        if not self.dead:
+            self.flush()
+            self.send()
+            if self.unsent():
+                self.dead = self._broken = True
+                self.transport.unregisterProducer()
+                self.transport.pauseProducing()
+                self._due = inf
+                self.watch(0.0)
+                self.end()
+                return
+        self.abort()
 
     def _drop(self) -> None:
         self._out, self._waiting = [], 0

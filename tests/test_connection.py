@@ -535,3 +535,42 @@ def test_every_verb_is_for_the_codec_to_fill_in():
     ):
         with pytest.raises(NotImplementedError):
             call()
+
+
+# -- last words
+
+
+def test_one_that_breaks_off_lets_what_was_written_leave_first(line, transport):
+    half = Half(transport.log, "")
+    line.every = [half]
+    line.cork()
+    line.put(b"bye")
+    transport.waiting = 3  # with the transport until the turn is over
+    line.break_off()
+    assert transport.log == [b"bye", "unregister", "pause", ("lost", CLIENT_GONE)]
+    assert line.dead
+    line.clock.advance(0.05)
+    assert transport.log[4:] == ["rst"]
+
+
+def test_one_that_breaks_off_with_nothing_to_say_is_gone_at_once(line, transport):
+    line.put(b"hello")
+    line.break_off()
+    assert transport.log == [b"hello", "unregister", "rst"]
+
+
+def test_one_that_is_dead_breaks_off_as_it_is_aborted(line, transport):
+    transport.waiting = 3
+    line.close()
+    line.break_off()
+    assert transport.log == ["unregister", "lose", "rst"]
+
+
+def test_nothing_is_written_behind_the_last_words(line, transport):
+    transport.waiting = 3
+    line.break_off()
+    line.put(b"more")
+    line.flush()
+    line.close()
+    line.clock.advance(0.05)
+    assert transport.log == ["unregister", "pause", "rst"]

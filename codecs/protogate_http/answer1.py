@@ -155,7 +155,10 @@ class Answer(Serving):
         self.server.body_end(self, trailers)
 
     def reset(self, reason: Abort) -> None:
-        self.server.abort()  # no last chunk, no clean FIN: the peer sees the truncation
+        if self.tunnel:
+            self.server.break_off()
+        else:
+            self.server.abort()  # no last chunk, no clean FIN: the peer sees the truncation
 
     def over(self) -> None:
         self.server.over(self)

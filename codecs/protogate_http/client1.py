@@ -119,7 +119,10 @@ class Ask(Calling):
 
     def reset(self, reason: Abort) -> None:
         self.client.half = None
-        self.client.abort()
+        if self.tunnel:
+            self.client.break_off()
+        else:
+            self.client.abort()
 
     def over(self) -> None:
         self.client.over(self)

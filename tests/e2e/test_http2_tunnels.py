@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,14 @@ import pytest
 from envoys import cluster, envoy, listener
 from h2wire import CANCEL, H2, connected
 from multiplexed import ENGINES, engine, rule
+from secure import REACTORS, begin, client, pair
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT
 from websockets.protocol import Protocol as Speaker
 from websockets.sync.client import connect
 
+from authority import Authority
 from gateways import WITHIN, Gateway, Origin, config, eventually, origin, start, wire
 from neighbours import Neighbours, free_port
 
@@ -64,9 +67,11 @@ class Talk(Protocol):
 class Over1:
     """By the client of C{websockets}."""
 
-    def __init__(self, port: int, path: str) -> None:
-        url = f"ws://127.0.0.1:{port}{path}"
-        self._made = connect(url, open_timeout=WITHIN, close_timeout=WITHIN, max_size=MOST, proxy=None, legacy=True)
+    def __init__(self, port: int, path: str, context: ssl.SSLContext | None = None) -> None:
+        url = f"{'ws' if context is None else 'wss'}://127.0.0.1:{port}{path}"
+        self._made = connect(
+            url, ssl=context, open_timeout=WITHIN, close_timeout=WITHIN, max_size=MOST, proxy=None, legacy=True
+        )
         self.send = self._made.send
 
     def recv(self) -> str | bytes:
@@ -77,6 +82,7 @@ class Over1:
 
     def close(self, code: int, reason: str) -> None:
         self._made.close(code, reason)
+        assert self._made.close_code == code, "it was answered"
 
     def closed(self) -> tuple[int, str]:
         with pytest.raises(ConnectionClosed) as caught:
@@ -280,6 +286,24 @@ def test_a_client_that_vanishes_is_noticed_by_the_server(there: World, how: str,
         assert spoken.recv() == "here"
         spoken.vanish()
         eventually(lambda: f"closed {name} 1006 " in there.sockets.running.output(), "the server is told")
+
+
+@pytest.mark.parametrize("reactor", REACTORS, ids=["ssl", "pyOpenSSL"])
+def test_the_last_words_of_a_server_pass_over_tls(
+    neighbours: Neighbours, behind: tuple[Origin, dict[str, int], Any], reactor: str
+) -> None:
+    """Envoy resets the stream right behind them."""
+    authority = Authority(neighbours.directory)
+    settings = config(
+        0, upstreams=[{"name": "origin", "endpoints": [{"url": f"h2c://127.0.0.1:{behind[1]['envoy']}"}]}]
+    )
+    settings["listeners"][0]["tls"] = {"certificates": [pair(authority.issue("shop.test", ["127.0.0.1"]))]}
+    gateway = begin(neighbours, settings, reactor)
+    spoken = Over1(gateway.port, "/echo", client(authority))
+    spoken.send("hello")
+    assert spoken.recv() == "hello"
+    spoken.close(4242, "mine")
+    gateway.healthy()
 
 
 def opened(client: H2, to: str, how: str) -> int:
