@@ -192,6 +192,7 @@ class ForwardAuth:
             exchange.notes["forwardAuth"] = f"the service answered {verdict.status}"
             fields = [field for field in verdict.headers if field[0] not in _NEVER]
             return Response(verdict.status, fields, Whole(verdict.content) if verdict.content else None)
+        identity = self._identity(verdict)
         headers, take = exchange.request.headers, self._take
         if take:
             headers[:] = [field for field in headers if field[0] not in take]
@@ -199,23 +200,20 @@ class ForwardAuth:
             exchange.request.forget()
         if self._give:
             exchange.fields.extend([field for field in verdict.headers if field[0] in self._give])
-        if self._user:
-            self._introduce(verdict, exchange)
+        exchange.identity = identity
         return None
 
-    def _introduce(self, verdict: Verdict, exchange: Exchange) -> None:
-        """Somebody, if the service says who it is."""
-        names = verdict.headers.all(self._user)
+    def _identity(self, verdict: Verdict) -> Identity:
+        """Whoever the service let in; without a name where it says none: what he is answered is for nobody else."""
+        names = verdict.headers.all(self._user) if self._user else []
         if len(names) > 1:
             raise self._admission.unable(f"the service says more than once who it is: {self._user.decode('ascii')}")
-        user = names[0].decode("utf-8", "replace") if names else ""
-        if user:
-            claims = {
-                name.decode("ascii"): b", ".join(verdict.headers.all(name)).decode("utf-8", "replace")
-                for name in self._take
-                if name in [key for key, _ in verdict.headers]
-            }
-            exchange.identity = Identity(user, "forward", claims)
+        claims = {
+            name.decode("ascii"): b", ".join(values).decode("utf-8", "replace")
+            for name in sorted(self._take)
+            if (values := verdict.headers.all(name))
+        }
+        return Identity(names[0].decode("utf-8", "replace") if names else "", "forward", claims)
 
     def _failed(self, failure: Failure) -> Response | None:
         """No answer, or none to the question."""

@@ -172,10 +172,10 @@ def test_a_credential_is_replaced_and_may_still_be_sent():
     assert made.request.headers == [(b"authorization", b"Bearer inner")]
 
 
-def test_who_is_let_in_without_a_name_has_no_identity():
-    assert Scene(ok(), user="x-user").ask().identity is None
-    assert Scene(ok((b"x-user", b"")), user="x-user").ask().identity is None
-    assert Scene(ok((b"x-user", b"alice"))).ask().identity is None
+def test_who_is_let_in_without_a_name_is_somebody_all_the_same():
+    for scene in (Scene(ok(), user="x-user"), Scene(ok((b"x-user", b"")), user="x-user"), Scene(ok((b"x-user", b"a")))):
+        identity = scene.ask().identity
+        assert (identity.user, identity.scheme) == ("", "forward")
     abort = Scene(ok((b"x-user", b"a"), (b"x-user", b"b")), user="x-user").ask()
     assert (abort.status, abort.who) == (503, "gateway")
 
