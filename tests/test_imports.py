@@ -37,6 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("exchange",),
     ("observe",),
     ("identity",),
+    ("caching",),
     ("governance",),
     ("routing",),
     ("upstream",),

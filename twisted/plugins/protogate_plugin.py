@@ -27,6 +27,7 @@ add_response_header = Plugin(
 )
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
+cache = Plugin(IModuleFactory, "cache", "protogate.governance.cache.CacheFactory")
 concurrency_limit = Plugin(
     IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
 )

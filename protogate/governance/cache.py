@@ -1,0 +1,327 @@
+"""
+C{cache}: keeps answers of upstreams in memory, and gives them again, as a shared cache may (RFC 9111).
+
+Rules
+- Only answers to GET are kept; they answer GET and HEAD.  Whatever else was done to a URI makes the gateway forget it.
+- Only what the upstream itself said is kept: no answer of another module, no failure of the gateway.
+- An answer is found by what was asked: scheme, authority, target, route, and what C{by} adds; then by C{Vary}.
+- It runs behind everything that decides who may ask: what is kept is given without asking the modules behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from protogate.caching import answering
+from protogate.caching.asked import Asked, asked, watched
+from protogate.caching.changed import Changed
+from protogate.caching.flight import Flight
+from protogate.caching.freshness import Guess
+from protogate.caching.store import Store, Uri
+from protogate.caching.stored import Place, Stored, usable
+from protogate.caching.storing import Policy
+from protogate.errors import CLIENT, Abort
+from protogate.expression.template import Template
+from protogate.governance.cacheagain import again
+from protogate.governance.cachevisit import Visit
+from protogate.governance.means import Means
+from protogate.governance.params import CONNECTION, FRAMING, Params
+from protogate.governance.places import Places
+from protogate.governance.stages import PRE_UPSTREAM
+from protogate.interfaces import ILiveModule, IModuleFactory
+from protogate.message import Request, Response
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+
+READ: Final = frozenset((b"GET", b"HEAD"))
+SAFE: Final = frozenset((b"OPTIONS", b"TRACE", b"PROPFIND", b"REPORT", b"SEARCH", b"QUERY", b"CONNECT"))
+"""Methods besides GET and HEAD that change nothing (RFC 9110, 9.2.1, and the registry of methods)."""
+MEMORY: Final = 64 << 20
+OBJECT: Final = 1 << 20
+"""Bytes, unless said otherwise."""
+CREDENTIALS: Final = ("authorization", "cookie")
+TARGETED: Final = ("cdn-cache-control",)
+WAIT: Final = 1.0
+"""Seconds, unless said otherwise; less than the time that a module has."""
+WAITING: Final = 1000
+"""Requests that wait for the same answer; further ones ask for themselves."""
+PAUSE: Final = 1.0
+"""Seconds between two questions in the background whether an answer is still good."""
+UNCACHED: Final = Abort(
+    "cache: the client takes only what is kept, and there is no such answer",
+    CLIENT,
+    504,
+    error="http_request_denied",
+    detail="there is no stored response",
+)
+"""What C{only-if-cached} gives (RFC 9111, 5.2.1.7)."""
+_PORTS: Final = {b"http": b":80", b"https": b":443"}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """
+    What is kept, and how it is found: what was kept under other terms is not taken over.
+
+    @ivar obey: what clients say of caching counts.
+    @ivar by: what tells answers apart besides; empty = nothing does.
+    """
+
+    policy: Policy
+    guess: Guess
+    obey: bool
+    by: str
+
+
+@implementer(ILiveModule)
+class Cache:
+    """
+    @ivar store: what is kept.
+    @ivar flights: what is being asked, by URI and place.
+    @ivar terms: see L{Terms}.
+    @ivar object: bytes of content that is kept.
+    @ivar excuse: seconds that what is stale is used while its origin fails, where that says nothing.
+    """
+
+    asks: Mapping[str, tuple[str]] = {}
+
+    def __init__(
+        self, terms: Terms, by: Template | None, memory: int, size: int, wait: float, excuse: int, tell: bool
+    ) -> None:
+        """
+        @param wait: seconds to wait for somebody else's answer; 0 = nobody does.
+        @param tell: whether clients are sent C{Cache-Status}.
+        """
+        self.terms, self.object, self.excuse = terms, size, excuse
+        self._memory, self._wait, self._tell = memory, wait, tell
+        self._names = watched(terms.policy.credentials)
+        self._places = Places(by)
+        self.store = Store(memory)
+        self.flights: dict[tuple[Uri, Place], Flight] = {}
+        self._means: Means | None = None
+
+    # -- ILiveModule
+
+    def start(self, means: Means, before: Any) -> None:
+        """See L{ILiveModule.start}."""
+        self._means = means
+        if isinstance(before, Cache) and before.terms == self.terms:
+            self.store, self.flights = before.store, before.flights
+            self.store.resize(self._memory)
+
+    def stop(self) -> None:
+        """See L{ILiveModule.stop}.  What is under way goes on."""
+
+    def count(self, event: str) -> None:
+        """One more."""
+        if self._means is not None:
+            self._means.count(event)
+            if self.store.evicted:
+                for _ in range(self.store.evicted):
+                    self._means.count("evicted")
+                self.store.evicted = 0
+
+    # -- IModule
+
+    def process(self, exchange: Exchange) -> Response | Deferred[Response | None] | None:
+        """Answer, wait for an answer that somebody else asks for, or pass it on."""
+        request = exchange.request
+        method = request.method
+        if method not in READ:
+            if method not in SAFE:
+                exchange.upon(partial(self._changed, Changed(uri_of(request))))
+            return None
+        if request.body is not None or request.upgrade is not None:
+            self._pass(exchange, "bypass")
+            return None
+        said = asked(request.headers, self._names, self.terms.obey)
+        place = self._places.of(exchange, said.extra)
+        if place is None or said.beyond or said.wishes.no_store:
+            self._pass(exchange, "bypass", said)
+            return None
+        return self._read(exchange, uri_of(request), place, said)
+
+    def _read(
+        self, exchange: Exchange, uri: Uri, place: Place, said: Asked
+    ) -> Response | Deferred[Response | None] | None:
+        request, now = exchange.request, exchange.wheel.now()
+        stored = self.store.find(uri, place, request.headers)
+        why = "uri-miss"
+        if stored is not None:
+            why = usable(stored, said.wishes, now)
+            if why == "behind":
+                self._ask_behind(exchange, stored, said)
+            if why in ("fresh", "stale", "behind") or (why == "expired" and self.broken(stored, said, now)):
+                self.count("hit" if why == "fresh" else "stale_served")
+                return self.give(exchange, stored, said)
+            why = "stale" if why == "expired" else why
+        elif self.store.holds(uri):
+            why = "vary-miss"
+        if said.wishes.only_if_cached or request.method == b"HEAD" or said.ranges is not None:
+            self._pass(exchange, why if said.ranges is None else "partial", said, stored)
+            return None
+        return self._ask(Visit(self, exchange, uri, place, said, stored, why))
+
+    def _ask(self, visit: Visit) -> Deferred[Response | None] | None:
+        """Have the upstream asked, once for all who want the same."""
+        key = (visit.uri, visit.place)
+        self.count("miss")
+        if not self._wait or self.store.alone(*key, visit.exchange.wheel.now()):
+            visit.go()
+            return None
+        flight = self.flights.get(key)
+        if flight is None:
+            flight = self.flights[key] = Flight()
+            visit.lead(flight)
+            return None
+        if visit.asked.wishes.no_cache or len(flight) >= WAITING:
+            visit.go()
+            return None
+        return flight.wait(visit.exchange.wheel, self._wait).addCallback(visit.told, flight)
+
+    def landed(self, uri: Uri, place: Place, flight: Flight) -> None:
+        """Nobody waits for it any more."""
+        if self.flights.get((uri, place)) is flight:
+            del self.flights[uri, place]
+
+    def _ask_behind(self, exchange: Exchange, stored: Stored, said: Asked) -> None:
+        """Ask in the background whether it is still good."""
+        key = (stored.uri, stored.place)
+        now = exchange.wheel.now()
+        if key in self.flights or stored.broken > now:
+            return
+        stored.broken = now + PAUSE  # not again at once, whatever comes of it
+        flight = self.flights[key] = Flight()
+        self.count("asked_behind")
+        again(self, exchange, stored, said, flight)
+
+    def broken(self, stored: Stored, said: Asked, now: float) -> bool:
+        """Whether its origin failed a moment ago, and it may be used instead."""
+        return stored.broken > now and stored.excused(said.wishes.stale_if_error, self.excuse, now)
+
+    # -- answers
+
+    def give(self, exchange: Exchange, stored: Stored, said: Asked, how: str = "") -> Response:
+        """What is kept, for one client."""
+        now = exchange.wheel.now()
+        status = b""
+        if self._tell:
+            status = self.status(exchange, how or "hit", f"ttl={int(-stored.stale_for(now))}")
+        return answering.answer(stored, said, exchange.request.method == b"HEAD", now, time.time(), status)
+
+    def status(self, exchange: Exchange, *words: str) -> bytes:
+        """A member of C{Cache-Status} (RFC 9211)."""
+        name = exchange.plan.forwarding.pseudonym
+        identifier = name if name[:1].isalpha() else f'"{name}"'  # a token of RFC 9651 begins with a letter
+        return "; ".join((identifier, *words)).encode("latin-1")
+
+    def tell(self, exchange: Exchange, response: Response, *words: str) -> None:
+        """Let the client know what was done."""
+        if self._tell:
+            response.headers.append((b"cache-status", self.status(exchange, *words)))
+
+    def _pass(self, exchange: Exchange, why: str, said: Asked | None = None, stored: Stored | None = None) -> None:
+        """It is none of ours."""
+        if said is not None and said.wishes.only_if_cached:
+            self.count("only_if_cached")
+            raise UNCACHED
+        self.count("bypassed")
+        exchange.upon(partial(self._passed, why, stored))
+
+    def _passed(self, why: str, stored: Stored | None, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is None or not response.protocol:
+            return
+        if stored is not None and exchange.request.method == b"HEAD" and response.status == stored.status:
+            self._compare(stored, response)
+        self.tell(exchange, response, f"fwd={why}", f"fwd-status={response.status}")
+
+    def _compare(self, stored: Stored, response: Response) -> None:
+        """An answer to HEAD tells whether what is kept is still the same (RFC 9111, 4.3.5)."""
+        if not stored.is_same(response.headers):
+            self.store.drop(stored)
+            self.count("invalidated")
+
+    def _changed(self, changed: Changed, exchange: Exchange) -> None:
+        """Something may have been changed (RFC 9111, 4.4)."""
+        if exchange.response is not None:
+            for _ in range(changed.forget(self.store, exchange.response, exchange.wheel.now())):
+                self.count("invalidated")
+
+
+def uri_of(request: Request) -> Uri:
+    """What an answer is found by."""
+    scheme = request.scheme
+    return scheme, request.authority.lower().removesuffix(_PORTS.get(scheme, b":")), request.target
+
+
+@implementer(IModuleFactory)
+class CacheFactory:
+    """Makes L{Cache}."""
+
+    name = "cache"
+    stages = (PRE_UPSTREAM,)
+    guards = False
+
+    def build(self, params: Mapping[str, object]) -> Cache:
+        """See L{IModuleFactory.build}."""
+        reader = Params(
+            params,
+            "memory",
+            "objectSize",
+            "by",
+            "wait",
+            "targeted",
+            "credentials",
+            "stripCookies",
+            "heuristic",
+            "heuristicMax",
+            "staleIfError",
+            "requestDirectives",
+            "cacheStatus",
+        )
+        memory = reader.size("memory", MEMORY, 64 << 10, 1 << 40)
+        size = reader.size("objectSize", min(OBJECT, memory // 4), 1, 1 << 40)
+        if size > memory // 4:
+            reader.fault("more than a quarter of the memory", "objectSize")
+        by = reader.text("by", "")
+        if by and isinstance(by, str):
+            reader.fault("expected a template such as \"${request.headers['x-tenant']}\"", "by")
+        policy = Policy(
+            _fields(reader, "targeted", TARGETED),
+            frozenset(_fields(reader, "credentials", CREDENTIALS)),
+            reader.flag("stripCookies"),
+        )
+        guess = Guess(
+            reader.integer("heuristic", 0, 0, 100) / 100, reader.seconds("heuristicMax", 86_400.0, 1.0, 86_400.0 * 366)
+        )
+        if "heuristicMax" in reader and "heuristic" not in reader:
+            reader.fault("nothing is guessed without heuristic", "heuristicMax")
+        wait = reader.seconds("wait", WAIT, 0.0, 60.0)
+        excuse = int(reader.seconds("staleIfError", 0.0))
+        tell, obey = reader.flag("cacheStatus", True), reader.flag("requestDirectives", True)
+        reader.done()
+        template = by if isinstance(by, Template) else None
+        terms = Terms(policy, guess, obey, "" if template is None else template.text)
+        return Cache(terms, template, memory, size, wait, excuse, tell)
+
+
+def _fields(reader: Params, name: str, otherwise: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Names of fields; an empty list is one."""
+    if name not in reader:
+        return tuple(each.encode("ascii") for each in otherwise)
+    given = reader.given(name)
+    words = [] if given == [] else reader.words(name)
+    fields = tuple(reader.field(word, name) for word in words)
+    for word, field in zip(words, fields, strict=True):
+        if field in FRAMING or field in CONNECTION:
+            reader.fault(f"{word} belongs to the codec: no module sees it", name)
+    return fields

@@ -1,0 +1,358 @@
+"""One request on its way through the cache to the upstream, and what becomes of the answer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from protogate.caching import groups
+from protogate.caching.answering import not_modified
+from protogate.caching.asked import Asked
+from protogate.caching.conditions import CONDITIONS, tag_of, unmodified, validators, weakly
+from protogate.caching.content import PIECE, Content, Fill
+from protogate.caching.drain import Drain
+from protogate.caching.flight import GO, LEAD, LOOK, Flight, Word
+from protogate.caching.freshness import Freshness, freshness_of
+from protogate.caching.store import Uri
+from protogate.caching.stored import Place, Stored, usable
+from protogate.caching.storing import selected, unfit
+from protogate.errors import CLIENT
+from protogate.interfaces import IBody
+from protogate.message import Headers, Response
+from protogate.wheel import Wheel
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+    from protogate.governance.cache import Cache
+
+FAILURES: Final = frozenset((500, 502, 503, 504))
+"""Answers that tell of a failure (RFC 5861, 4)."""
+ALONE: Final = 60.0
+"""Seconds that a URI is remembered to have nothing to share."""
+DRAINED: Final = 60.0
+"""Seconds that an answer may take that no client reads."""
+FEW: Final = 16
+"""Pieces of content that stay as they came, however small."""
+SMALL: Final = 1024
+"""Bytes of a piece that is worth its place."""
+BROKEN: Final = 1.0
+"""Seconds that an origin is taken to fail when it has."""
+
+
+class Visit:
+    """
+    @ivar exchange: the one that asks.
+    @ivar uri: what it is about.
+    @ivar place: what it is about, too.
+    @ivar asked: what the request says.
+    @ivar stored: what is kept for it, and cannot be used as it is; or None.
+    """
+
+    def __init__(
+        self, cache: Cache, exchange: Exchange, uri: Uri, place: Place, asked: Asked, stored: Stored | None, why: str
+    ) -> None:
+        """@param why: C{fwd} of C{Cache-Status}."""
+        self.exchange, self.uri, self.place, self.asked, self.stored = exchange, uri, place, asked, stored
+        self._cache, self._why = cache, why
+        self._headers = exchange.request.headers
+        self._conditions = asked.conditions
+        self._began = 0.0
+        self._flight: Flight | None = None
+        self._asks = False  # the upstream has been sent validators of ours
+        self._over = False
+
+    # -- before the upstream is asked
+
+    def go(self) -> None:
+        """Ask: nobody waits for the answer."""
+        exchange, cache, stored = self.exchange, self._cache, self.stored
+        request = exchange.request
+        self._began = exchange.wheel.now()
+        self._headers = Headers(request.headers)
+        if stored is None and cache.store.alone(self.uri, self.place, self._began):
+            self._conditions = []  # the origin answers them: nothing is kept anyway
+        elif self._conditions:
+            request.headers[:] = [field for field in request.headers if field[0] not in CONDITIONS]
+        if stored is not None:
+            ours = validators(stored.headers)
+            request.headers.extend(ours)
+            self._asks = bool(ours)
+        exchange.upon(self.answered)
+
+    def lead(self, flight: Flight) -> None:
+        """Ask, for others, too."""
+        self._flight = flight
+        self.exchange.after(self._left)
+        self.go()
+
+    def told(self, word: Word, flight: Flight) -> Response | None:
+        """It has waited for what somebody else asks."""
+        cache, exchange = self._cache, self.exchange
+        if word is LEAD:
+            self.lead(flight)
+            return None
+        if word is LOOK:
+            now = exchange.wheel.now()
+            stored = cache.store.find(self.uri, self.place, exchange.request.headers)
+            if stored is not None:
+                use = usable(stored, self.asked.wishes, now)
+                if use in ("fresh", "stale", "behind") or cache.broken(stored, self.asked, now):
+                    cache.count("collapsed")
+                    return cache.give(exchange, stored, self.asked, f"fwd={self._why}; collapsed")
+                self.stored = stored
+        self.go()
+        return None
+
+    def _left(self) -> None:
+        """The exchange is over."""
+        if not self._over:
+            self._over = True
+            self._fail()
+
+    # -- the answer
+
+    def answered(self, exchange: Exchange) -> Response | None:
+        """Whatever is to be answered is here."""
+        response = exchange.response
+        if self._over or response is None:
+            return None
+        self._over = True
+        stored = self.stored
+        if not response.protocol:
+            # Not the upstream's: a failure, or what another module says.
+            reason = response.reason
+            if reason is not None and reason.who is not CLIENT:
+                return self._failed(response)
+            self._fail()
+            return None
+        if response.status == 304 and stored is not None and self._asks:
+            return self._good(response, stored)
+        if response.status in FAILURES and stored is not None:
+            return self._failed(response)
+        return self._judge(response)
+
+    def _failed(self, response: Response) -> Response | None:
+        """The origin fails."""
+        cache, stored, now = self._cache, self.stored, self.exchange.wheel.now()
+        if stored is not None and stored.excused(self.asked.wishes.stale_if_error, cache.excuse, now):
+            stored.broken = now + BROKEN
+            if response.body is not None:
+                response.body.stopProducing()
+            cache.count("stale_served")
+            self._land(LOOK)
+            words = f"hit; fwd={self._why}; fwd-status={response.status}" if response.protocol else "hit"
+            return cache.give(self.exchange, stored, self.asked, words)
+        if response.protocol:
+            return self._judge(response)
+        self._fail()
+        return None
+
+    def _good(self, response: Response, stored: Stored) -> Response:
+        """What is kept is still good (RFC 9111, 4.3.4)."""
+        cache, exchange = self._cache, self.exchange
+        if response.body is not None:
+            response.body.stopProducing()
+        before, tag = tag_of(stored.headers), tag_of(response.headers)
+        stored.freshen(response.headers)
+        freshness = self._stamp(stored, response)
+        keep = not unfit(Response(stored.status, stored.headers), freshness, cache.terms.policy, self.asked.somebody)
+        if not keep or (tag is not None and before is not None and weakly(tag) != weakly(before)):
+            cache.store.drop(stored)
+            self._land(GO)
+        else:
+            cache.count("revalidated")
+            cache.store.weigh(stored)
+            self._share(stored)
+            self._land(LOOK)
+        return cache.give(exchange, stored, self.asked, f"fwd={self._why}; fwd-status=304")
+
+    def _judge(self, response: Response) -> Response | None:
+        """A new answer: keep it, if that may be."""
+        cache, exchange = self._cache, self.exchange
+        store, policy = cache.store, cache.terms.policy
+        wall = time.time()
+        freshness = freshness_of(response.status, response.headers, policy.targeted, cache.terms.guess, wall)
+        somebody = self.asked.somebody or exchange.identity is not None
+        why = unfit(response, freshness, policy, somebody)
+        names = None if why else selected(response.headers, self._headers, exchange.request.headers)
+        if not why and names is None:
+            why = "vary"
+        length = None if response.body is None else response.body.length
+        if not why and length is not None and length > cache.object:
+            why = "too-large"
+        if not why and length and not store.reserve(length):
+            why = "no-room"
+        if why or names is None:
+            return self._unkept(response, why)
+        fields = [field for field in response.headers if not (policy.strip and field[0] == b"set-cookie")]
+        content = None if response.body is None else Content(length)
+        made = Stored(self.uri, self.place, response.status, fields, *names, content)
+        made.groups = groups.groups(response.headers.all(b"cache-groups"))
+        self._stamp(made, response, freshness)
+        return self._keep(response, made)
+
+    def _unkept(self, response: Response, why: str) -> Response | None:
+        cache = self._cache
+        if response.status < 500:
+            if self.stored is not None:
+                cache.store.drop(self.stored)  # there is a newer one
+            cache.store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+            self._land(GO)
+        else:
+            self._fail()
+        cache.count("not_stored")
+        cache.tell(self.exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", f"detail={why}")
+        return self._conditional(response)
+
+    def _keep(self, response: Response, made: Stored) -> Response | None:
+        cache, content, body = self._cache, made.content, response.body
+        cache.tell(self.exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", "stored")
+        if content is None or body is None:
+            self._stored(made)
+            self._land(LOOK)
+            return self._conditional(response)
+        keeping = Keeping(cache, self, made, content)
+        fill = Fill(body, content, keeping.room, keeping.wanted, keeping.ended)
+        response.body = copy = content.copy()
+        if keeping.early:
+            # It is known to fit: whoever wants the same reads along.
+            self._stored(made)
+            self._land(LOOK)
+        other = self._conditional(response, copy)
+        if other is not None:
+            keeping.drain(copy, self.exchange.wheel)
+        fill.begin()
+        return other
+
+    def _conditional(self, response: Response, copy: object = None) -> Response | None:
+        """
+        304, for a client that has it already.
+
+        @param copy: the body, where somebody else sees to it.
+        """
+        if (
+            response.status != 200
+            or not self._conditions
+            or not unmodified(self._conditions, response.headers, time.time())
+        ):
+            return None
+        if response.body is not None and response.body is not copy:
+            response.body.stopProducing()
+        return not_modified(response.headers)
+
+    # -- what is kept
+
+    def _stamp(self, stored: Stored, response: Response, freshness: Freshness | None = None) -> Freshness:
+        now, wall, terms = self.exchange.wheel.now(), time.time(), self._cache.terms
+        if freshness is None:
+            freshness = freshness_of(stored.status, stored.headers, terms.policy.targeted, terms.guess, wall)
+        stored.stamp(response.headers, freshness, now, wall, now - self._began)
+        return freshness
+
+    def _stored(self, made: Stored) -> None:
+        store = self._cache.store
+        if not store.outdated(made, self._began):
+            self._cache.count("stored")
+            store.put(made)
+            self._share(made)
+
+    def _share(self, stored: Stored) -> None:
+        """Whether the next ones may wait for each other."""
+        store = self._cache.store
+        if stored.lifetime > 0.0 and not stored.control.no_cache:
+            store.not_alone(self.uri, self.place)
+        else:
+            store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+
+    # -- those who wait
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for it."""
+        return self._flight is not None and len(self._flight) > 0
+
+    def _land(self, word: Word) -> None:
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._cache.landed(self.uri, self.place, flight)
+            flight.land(word)
+
+    def _fail(self) -> None:
+        flight, self._flight = self._flight, None
+        if flight is not None and not flight.fail():
+            self._cache.landed(self.uri, self.place, flight)
+
+    def kept(self, made: Stored, whole: bool, early: bool, passing: bool) -> None:
+        """
+        The content has come, or will not.
+
+        @param whole: it is here.
+        @param early: it was kept as soon as it began.
+        @param passing: it was too large.
+        """
+        store = self._cache.store
+        if whole:
+            if early:
+                store.weigh(made)
+            else:
+                self._stored(made)
+            self._land(LOOK)
+            return
+        store.drop(made)
+        self._cache.count("too_large" if passing else "cut_off")
+        if passing:
+            store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+            self._land(GO)
+        else:
+            self._fail()
+
+
+class Keeping:
+    """
+    The content of an answer on its way into the memory.
+
+    @ivar early: its length is known, so there is room for it.
+    """
+
+    def __init__(self, cache: Cache, visit: Visit, made: Stored, content: Content) -> None:
+        self._cache, self._visit, self._made, self._content = cache, visit, made, content
+        self.early = content.length is not None
+        self._reserved = content.length or 0
+        self._drain: Drain | None = None
+
+    def room(self, size: int) -> bool:
+        """Is there room for one more piece?"""
+        store = self._cache.store
+        if self.early:
+            store.coming += PIECE
+            self._reserved += PIECE
+            return True
+        if self._content.size + size > self._cache.object or not store.reserve(size + PIECE):
+            return False
+        self._reserved += size + PIECE
+        return True
+
+    def wanted(self) -> bool:
+        """Whether somebody wants it who does not read it."""
+        return self._drain is not None or self._visit.awaited
+
+    def drain(self, copy: IBody, wheel: Wheel) -> None:
+        """Read it though the client has it already."""
+        self._drain = Drain(copy, wheel, DRAINED, self._drained)
+        self._drain.begin()
+
+    def ended(self, whole: bool) -> None:
+        """It is here, or will not be."""
+        content, made = self._content, self._made
+        self._cache.store.release(self._reserved)
+        fill, drain = content.fill, self._drain
+        pieces = content.pieces
+        if whole and len(pieces) > FEW and content.size < len(pieces) * SMALL:
+            made.content = Content.of([b"".join(pieces)])  # those who read it already have the other one
+            made.content.trailers = content.trailers
+        self._visit.kept(made, whole, self.early, fill is not None and fill.passing)
+        if drain is not None and not whole:
+            drain.stop()
+
+    def _drained(self) -> None:
+        self._drain = None
