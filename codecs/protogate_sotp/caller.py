@@ -14,8 +14,9 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, fail
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from protogate.body import Body, Whole
 from protogate.clocks import download
@@ -36,13 +37,14 @@ from protogate.errors import (
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
+from protogate_sotp.ask import Ask
 from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
 from protogate_sotp.heads import Told, read_response, write_request
 from protogate_sotp.link import MISSED, Greeting, Link
-from protogate_sotp.streams import BODY, DONE, HEAD, Ask
+from protogate_sotp.streams import BODY, DONE, HEAD, Stream
 
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
@@ -57,15 +59,14 @@ _EXPECT: Final = (b"expect", b"100-continue")
 _PING: Final = frame(PING, 0, 0, b"alive?\0\0")
 
 
-@specialised
-@implementer(IClientConnection)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Client(Link):
     """A connection to a server."""
 
-    number = -1
-    _up = False
-    _told = 0  # bytes written when the last heartbeat was due
-    _next = inf  # when the next one is
+    number: int = -1
+    _up: bool = False
+    _told: int = 0  # bytes written when the last heartbeat was due
+    _next: float = inf  # when the next one is
 
     def __init__(self, ready: Callable[[Any], None], context: Context, greeting: Greeting) -> None:
         super().__init__(context, greeting)
@@ -123,9 +124,8 @@ class Client(Link):
         number = self.number = self.number + 2
         if number >= MOST_STREAM:
             self.draining = True
-        half = self.streams[number] = Ask(self)
-        half.setup(number, HEAD)
-        half.head, half.method, half.upgrade = head, request.method, request.upgrade
+        half = Ask(self, number, head, request)
+        self.streams[number] = half
         if body is not None and request.upgrade is None and _EXPECT in request.headers:
             half.expect = True
         if deadline is not None:
@@ -151,21 +151,22 @@ class Client(Link):
 
     # -- answers
 
-    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
+    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Stream | None:
         stream = self.streams.get(number)
         if stream is None:
             self.closed_stream(number)
             return None
         if stream.state != HEAD:
             raise Fault("wrong_state")
-        stream.heard = self.heard
+        assert isinstance(stream, Ask)
+        stream.hears(self.heard)
         try:
             return self._told_by(stream, flags, payload, whole)
         except Fault as fault:
             self.spoil(stream, fault)
             return None
 
-    def _told_by(self, stream: Any, flags: int, payload: bytes, whole: bytes | None) -> Any:
+    def _told_by(self, stream: Ask, flags: int, payload: bytes, whole: bytes | None) -> Stream | None:
         if len(payload) > self.context.limits.response_headers:
             self.context.count("response_headers_too_large")
             raise Fault("large_response")
@@ -203,14 +204,14 @@ class Client(Link):
             self.watch(self.context.timeouts.response_stall or inf)
         return stream
 
-    def _describe(self, stream: Any, made: Told) -> None:
+    def _describe(self, stream: Ask, made: Told) -> None:
         """A length without content: that of HEAD and 304."""
         if made.length:
             if stream.method != b"HEAD" and made.status != 304:
                 raise Fault("too_short")
             made.fields.append((b"content-length", b"%d" % made.length))
 
-    def _interim(self, stream: Any, response: Response) -> None:
+    def _interim(self, stream: Ask, response: Response) -> None:
         stream.interims += 1
         if stream.interims > INTERIMS:
             self.context.count("too_many_interims")
@@ -220,25 +221,26 @@ class Client(Link):
         elif stream.request is not None:
             stream.request.interim(response)
 
-    def _go(self, stream: Any) -> None:
+    def _go(self, stream: Ask) -> None:
         if stream.expect:
             stream.expect = False
             self.cork()
             stream.upload()
             self.uncork()
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
+        assert isinstance(stream, Ask)
         stream.fire()
 
     # -- ends
 
-    def forget(self, stream: Any) -> None:
+    def forget(self, stream: Stream) -> None:
         before = self.capacity
         super().forget(stream)
         if not before and self.capacity:
             self.ready(self)
 
-    def given_up(self, stream: Any, code: int, text: str) -> Abort:
+    def given_up(self, stream: Stream, code: int, text: str) -> Abort:
         said = f"{CODES.get(code, code)}{': ' if text else ''}{text}"
         if code == REFUSED and stream.response is None:
             return Abort(
@@ -248,7 +250,7 @@ class Client(Link):
             return Abort(f"the upstream gave it up: {said}", UPSTREAM, 504, NEVER, error="http_response_timeout")
         return Abort(f"the upstream gave it up: {said}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
 
-    def spoilt(self, stream: Any, fault: Fault) -> Abort:
+    def spoilt(self, stream: Stream, fault: Fault) -> Abort:
         error = "http_response_header_section_size" if fault.name == "large_response" else "http_protocol_error"
         return Abort(f"bad response: {fault.text}", UPSTREAM, 502, NEVER, error=error)
 
@@ -301,6 +303,7 @@ class Client(Link):
                 return self._give_up(Abort("no heartbeat from the upstream", UPSTREAM, 504, IDEMPOTENT))
             left = min(left, self._beats(now))
         for stream in list(self.streams.values()):
+            assert isinstance(stream, Ask)
             left = min(left, self._late_stream(now, times, stream))
         return left
 
@@ -313,7 +316,7 @@ class Client(Link):
             self._told = self._written
         return self._next - now
 
-    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_stream(self, now: float, times: Timeouts, stream: Ask) -> float:
         """Of one request: its deadline, its credit, its answer."""
         left, stall = inf, times.upstream_stall
         if stream.late:
@@ -336,7 +339,7 @@ class Client(Link):
             return min(left, stream.moved + CONTINUE - now if stream.expect else self.look())
         return min(left, self._late_head(now, times, stream))
 
-    def _late_head(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_head(self, now: float, times: Timeouts, stream: Ask) -> float:
         seconds = times.response_head
         if not seconds:
             return inf
@@ -348,7 +351,7 @@ class Client(Link):
             return self._end(stream, TIMEOUT, timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds))
         return left
 
-    def _end(self, stream: Any, code: int, reason: Abort) -> float:
+    def _end(self, stream: Ask, code: int, reason: Abort) -> float:
         stream.cancel(code, reason.detail or reason.reason)
         stream.lost(reason)
         return inf
@@ -358,3 +361,7 @@ class Client(Link):
         self.why = reason
         self.abort()
         return inf
+
+
+classImplements(Client, IClientConnection)
+specialised(Client)

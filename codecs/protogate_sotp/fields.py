@@ -18,6 +18,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from protogate.message import Field, spellings
 
 KNOWN: Final = 4096
@@ -51,6 +53,7 @@ _strip: Final = bytes.strip
 _known: set[bytes] = set()
 
 
+@mypyc_attr(native_class=False)
 class Bad(Exception):
     """
     What was read, or is to be written, is no head.

@@ -21,7 +21,16 @@ MAGIC: Final = 0xD550
 """Begins each frame: no byte of a text, and 'P' for everybody who looks at a dump."""
 VERSION: Final = 1
 
-HELLO, REQUEST, RESPONSE, DATA, TRAILERS, CREDIT, CANCEL, PING, PONG, GOAWAY = range(10)
+HELLO: Final = 0
+REQUEST: Final = 1
+RESPONSE: Final = 2
+DATA: Final = 3
+TRAILERS: Final = 4
+CREDIT: Final = 5
+CANCEL: Final = 6
+PING: Final = 7
+PONG: Final = 8
+GOAWAY: Final = 9
 NAMES: Final = (
     "HELLO",
     "REQUEST",

@@ -79,11 +79,14 @@ class Asked:
     @ivar bad: what is wrong with it, or None.
     """
 
-    method, target, authority, scheme = b"POST", b"/", b"", b"http"
-    service = ""
+    method: bytes = b"POST"
+    target: bytes = b"/"
+    authority: bytes = b""
+    scheme: bytes = b"http"
+    service: str = ""
     upgrade: bytes | None = None
     length: int | None = None
-    deadline = 0
+    deadline: int = 0
     bad: Bad | None = None
 
     def __init__(self) -> None:

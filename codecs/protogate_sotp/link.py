@@ -15,7 +15,8 @@ from collections.abc import Collection
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from zope.interface import implementer
+from mypy_extensions import mypyc_attr
+from zope.interface import classImplements
 
 from protogate.connection import Connection
 from protogate.errors import Abort
@@ -55,6 +56,7 @@ from protogate_sotp.streams import BODY, DONE
 
 if TYPE_CHECKING:
     from protogate.context import Context, Limits
+    from protogate_sotp.streams import Stream
 
 LARGE: Final = 4096
 """Bytes of a DATA that cost less to hand on beside their head than to copy."""
@@ -87,7 +89,7 @@ class Greeting:
         return self._hello
 
 
-@implementer(IConnection)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Link(Connection):
     """
     @ivar hello: what we said of ourselves; @ivar peer_hello: what the peer did, L{LEAST} until it has.
@@ -102,26 +104,26 @@ class Link(Connection):
     @ivar why: what ended the connection, or None.
     """
 
-    greeted = False
-    beat = 0
+    greeted: bool = False
+    beat: int = 0
     why: Abort | None = None
-    peer_hello = LEAST
-    credit = LEAST.total
-    _owed = 0  # bytes passed on whose credit was not given back
-    _replies = 0  # frames that had to be answered since the transport is full
-    _rounds = 0
+    _owed: int = 0  # bytes passed on whose credit was not given back
+    _replies: int = 0  # frames that had to be answered since the transport is full
+    _rounds: int = 0
 
     def __init__(self, context: Context, greeting: Greeting) -> None:
         super().__init__(context)
+        self.peer_hello, self.credit = LEAST, LEAST.total
         self.hello = greeting.hello(context.limits)
         self.room, self.half = self.hello.total, self.hello.window >> 1
         self.reader = Reader(self.hello.sizes)
-        self.streams: dict[int, Any] = {}
-        self.tails: list[Any] = []
+        self.streams: dict[int, Stream] = {}
+        self.tails: list[Stream] = []
         self.heard, self.began = self.now(), 0.0
 
     def halves(self) -> Collection[Half]:
-        return self.streams.values()
+        found: Any = self.streams.values()
+        return found  # type: ignore[no-any-return]
 
     @property
     def corked(self) -> bool:
@@ -130,19 +132,19 @@ class Link(Connection):
 
     # -- for the sides to fill in
 
-    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
+    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Stream | None:
         """A REQUEST; the new stream, or None."""
         raise Fault("wrong_side")
 
-    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
+    def told(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Stream | None:
         """A RESPONSE; the stream, when it is the final one, or None."""
         raise Fault("wrong_side")
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
         """This read is used up: hand the message on."""
         raise NotImplementedError
 
-    def grown(self, stream: Any) -> None:
+    def grown(self, stream: Stream) -> None:
         """More of a body came."""
 
     def most_trailers(self) -> int:
@@ -156,11 +158,11 @@ class Link(Connection):
     def answered(self) -> None:
         """The peer's HELLO was read, and fits."""
 
-    def given_up(self, stream: Any, code: int, text: str) -> Abort:
+    def given_up(self, stream: Stream, code: int, text: str) -> Abort:
         """Why the peer cancelled a stream."""
         raise NotImplementedError
 
-    def spoilt(self, stream: Any, fault: Fault) -> Abort:
+    def spoilt(self, stream: Stream, fault: Fault) -> Abort:
         """Why we cancel a stream: the peer made a mistake."""
         raise NotImplementedError
 
@@ -197,7 +199,7 @@ class Link(Connection):
         @raise Fault: one that ends the connection.
         """
         reader = self.reader
-        new: list[Any] = []
+        new: list[Stream] = []
         frames, last = reader.feed(data), -1
         for place, (kind, flags, number, payload) in enumerate(frames):
             if kind == DATA:
@@ -219,7 +221,7 @@ class Link(Connection):
                 raise reader.fault
         self.hand_on(new)
 
-    def hand_on(self, new: list[Any]) -> None:
+    def hand_on(self, new: list[Stream]) -> None:
         """The read is used up: what it brought goes on, also when that was the end of the connection."""
         for stream in new:
             self.fire(stream)
@@ -234,7 +236,7 @@ class Link(Connection):
             self.began = self.heard
             self.watch(self.context.timeouts.client_header or inf)
 
-    def head(self, kind: int, flags: int, number: int, payload: bytes, whole: bytes | None) -> Any:
+    def head(self, kind: int, flags: int, number: int, payload: bytes, whole: bytes | None) -> Stream | None:
         """
         REQUEST or RESPONSE; the stream that is to be handed on, or None.
 
@@ -324,7 +326,7 @@ class Link(Connection):
         except Fault as fault:
             self.spoil(stream, fault)
 
-    def all_of(self, stream: Any, whole: bytes) -> None:
+    def all_of(self, stream: Stream, whole: bytes) -> None:
         """A message whose content came behind its head: it takes no credit of its stream, and gives it back at once."""
         size = len(whole)
         self.room -= size
@@ -374,7 +376,7 @@ class Link(Connection):
         stream.credit += size
         if stream.credit > LARGEST:
             raise Fault("credit_overflow")
-        stream.moved = self.now()
+        stream.moves(self.now())
         stream.wake()
 
     def passed(self, size: int) -> None:
@@ -434,7 +436,7 @@ class Link(Connection):
 
     # -- ends
 
-    def spoil(self, stream: Any, fault: Fault) -> None:
+    def spoil(self, stream: Stream, fault: Fault) -> None:
         """What the peer sends on a stream makes no sense."""
         if fault.connection:
             raise fault
@@ -454,12 +456,12 @@ class Link(Connection):
         self.reader.clear()
         self.linger()
 
-    def done(self, stream: Any) -> None:
+    def done(self, stream: Stream) -> None:
         """Both directions of a stream are over, and ours has left."""
         if stream.number in self.streams and OPEN not in (stream.writing, stream.reading):
             stream.settled()
 
-    def forget(self, stream: Any) -> None:
+    def forget(self, stream: Stream) -> None:
         """A stream is no more."""
         if self.streams.pop(stream.number, None) is not None:
             held, stream.held = stream.held, 0
@@ -475,6 +477,9 @@ class Link(Connection):
         super().end()
         self.streams = {}
         self.tails = []
+
+
+classImplements(Link, IConnection)
 
 
 def following(frames: list[Frame], place: int, number: int) -> bytes | None:

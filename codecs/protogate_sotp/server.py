@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from protogate.body import Body, Whole
 from protogate.clocks import WINDOW, upload
@@ -19,11 +19,12 @@ from protogate.errors import CLIENT, CLIENT_GONE, CUT_OFF, Abort, Phase, timeout
 from protogate.halves import CUT, ENDED, OPEN, Half
 from protogate.interfaces import IBody, IService
 from protogate.message import Peer, Request, peer_of
+from protogate_sotp.answer import Answer
 from protogate_sotp.faults import NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.frames import END, MOST_STREAM, PING, cancel, frame, goaway
 from protogate_sotp.heads import Asked, read_request
 from protogate_sotp.link import MISSED, Greeting, Link
-from protogate_sotp.streams import BODY, DONE, Answer
+from protogate_sotp.streams import BODY, DONE, Stream
 
 if TYPE_CHECKING:
     from protogate.context import Context, Timeouts
@@ -35,7 +36,6 @@ BARRIER: Final = b"goaway?\0"
 _EXPECT: Final = (b"expect", b"100-continue")
 
 
-@specialised
 class Server(Link):
     """
     A connection from a client.
@@ -44,11 +44,11 @@ class Server(Link):
     @ivar final: while it drains, and the client has heard of it: the number of the last request.
     """
 
-    highest = 0
+    highest: int = 0
     final: int | None = None
-    _cancels = 0
-    _quiet = 0.0  # since when there is no request
-    _barrier = inf  # when the PONG behind the first GOAWAY is no longer waited for
+    _cancels: int = 0
+    _quiet: float = 0.0  # since when there is no request
+    _barrier: float = inf  # when the PONG behind the first GOAWAY is no longer waited for
 
     def __init__(self, service: IService, context: Context, greeting: Greeting) -> None:
         super().__init__(context, greeting)
@@ -74,7 +74,7 @@ class Server(Link):
 
     # -- requests
 
-    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Any:
+    def asked(self, number: int, flags: int, payload: bytes, whole: bytes | None) -> Stream | None:
         if number <= self.highest or not number & 1 or number > MOST_STREAM:
             raise Fault("wrong_number")
         self.highest = number
@@ -83,9 +83,9 @@ class Server(Link):
             self.reply(cancel(number, REFUSED, "no more requests now"))
             return None
         made = read_request(payload, self.context.limits, self.hello.capabilities)
-        half = self.streams[number] = Answer(self)
         ends = bool(flags & END)
-        half.setup(number, DONE if ends else BODY)
+        half = Answer(self, number, DONE if ends else BODY)
+        self.streams[number] = half
         half.method = made.method
         reason = self._fault(made, ends)
         body: IBody | None = None
@@ -143,12 +143,16 @@ class Server(Link):
             return Abort(text, CLIENT, 400, error="http_request_error", detail=text)
         return None
 
-    def fire(self, stream: Any) -> None:
+    def fire(self, stream: Stream) -> None:
+        assert isinstance(stream, Answer)
         stream.begin(self.service)
 
-    def grown(self, stream: Any) -> None:
+    def grown(self, stream: Stream) -> None:
         most = self.context.limits.body
-        if most and stream.reading == OPEN and stream.ledger.received > most and stream.request.upgrade is None:
+        if not most or stream.reading != OPEN:
+            return
+        assert isinstance(stream, Answer)
+        if stream.ledger.received > most and stream.request.upgrade is None:  # type: ignore[union-attr]
             self.context.count("body_too_large")
             stream.broken(
                 Abort("content too large", CLIENT, 413, error="http_request_error", detail="content too large")
@@ -156,13 +160,13 @@ class Server(Link):
 
     # -- ends
 
-    def given_up(self, stream: Any, code: int, text: str) -> Abort:
+    def given_up(self, stream: Stream, code: int, text: str) -> Abort:
         self._cancels += 1
         if self._cancels > CANCELS:
             raise Fault("too_many_cancels")
         return CLIENT_GONE
 
-    def spoilt(self, stream: Any, fault: Fault) -> Abort:
+    def spoilt(self, stream: Stream, fault: Fault) -> Abort:
         return Abort(fault.text, CLIENT, 400, error="http_request_error", detail=fault.text)
 
     def blame(self, fault: Fault) -> Abort:
@@ -175,7 +179,7 @@ class Server(Link):
         if code:
             self.context.count("peer_complained")
 
-    def done(self, stream: Any) -> None:
+    def done(self, stream: Stream) -> None:
         self._cancels = max(self._cancels - 1, 0)
         super().done(stream)
 
@@ -240,6 +244,7 @@ class Server(Link):
         if self.dead:
             return inf
         for stream in list(self.streams.values()):
+            assert isinstance(stream, Answer)
             left = min(left, self._late_stream(now, times, stream))
         return min(left, self._barrier - now)
 
@@ -268,7 +273,7 @@ class Server(Link):
             left = min(left, idle)
         return left
 
-    def _late_stream(self, now: float, times: Timeouts, stream: Any) -> float:
+    def _late_stream(self, now: float, times: Timeouts, stream: Answer) -> float:
         """Of one request: its credit, its upload."""
         left, stall = inf, times.client_stall
         if stream.queue and stall:
@@ -278,7 +283,7 @@ class Server(Link):
                 self._end(stream, TIMEOUT, timeout(Phase.CLIENT_STALL, CLIENT, stall))
                 return inf
             left = min(left, due)
-        if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:
+        if stream.reading == OPEN and not stream.paused and not stream.expect and stream.request.upgrade is None:  # type: ignore[union-attr]
             wait, reason = upload(stream, now, times, self.context.count)
             if reason is not None:
                 self._slow(stream, reason)
@@ -286,14 +291,14 @@ class Server(Link):
             left = min(left, wait)
         return left
 
-    def _slow(self, stream: Any, reason: Abort) -> None:
+    def _slow(self, stream: Answer, reason: Abort) -> None:
         """An upload that stands still: an answer, if there was none."""
         if stream.response is None:
             stream.broken(reason)
         else:
             self._end(stream, TIMEOUT, reason)
 
-    def _end(self, stream: Any, code: int, reason: Abort) -> None:
+    def _end(self, stream: Answer, code: int, reason: Abort) -> None:
         stream.lost(reason)
         stream.cancel(code, reason.detail or reason.reason)
 
@@ -304,3 +309,6 @@ class Server(Link):
             self.put(goaway(self.highest, TIMEOUT, reason.reason))
             self.send()
         self.abort()
+
+
+specialised(Server)
