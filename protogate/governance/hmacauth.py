@@ -1,5 +1,6 @@
 """
-C{hmacAuth}: requests signed with a secret that both sides share, as HTTP Message Signatures (RFC 9421).
+C{hmacAuth}: signed requests, as HTTP Message Signatures (RFC 9421): with a secret that both sides share, or with one
+whose public half is known here.
 
 Rules
 - What must be covered is: method, authority, path and query, or the file says otherwise; and the digest of the content,
@@ -31,8 +32,8 @@ from protogate.identity import digest, secrets
 from protogate.identity.identity import Identity
 from protogate.identity.place import Header
 from protogate.identity.replays import Full, Replays
-from protogate.identity.secrets import Secret, Secrets
-from protogate.identity.signature import ALGORITHM, DERIVED, Refused, Signature
+from protogate.identity.secrets import Secret, Secrets, shared
+from protogate.identity.signature import DERIVED, Refused, Signature
 from protogate.interfaces import ILiveModule, IModuleFactory, IReservingModule
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ COMPONENTS: Final = ("@method", "@authority", "@path", "@query")
 """What must be covered, unless said otherwise."""
 DIGEST: Final = "content-digest"
 BODIES: Final = ("required", "covered", "ignored")
-_DECOY: Final = Secret("", os.urandom(32), {})
+_DECOY: Final = shared("", os.urandom(32), {})
 _MISMATCH: Final = Abort(
     "hmacAuth: the content is not the one that was signed",
     CLIENT,
@@ -81,7 +82,7 @@ class Demands:
         listed = " ".join(f'"{name}"' for name in names)
         more = ";nonce" if self.nonce else ""
         more += f';tag="{self.tag}"' if self.tag else ""
-        return f'sig=({listed});created;keyid;alg="{ALGORITHM}"{more}'.encode("ascii")
+        return f"sig=({listed});created;keyid{more}".encode("ascii")
 
     def judge(self, signature: Signature, content: bool, now: float) -> None:
         """@raise Refused: it is not like that."""
@@ -191,7 +192,9 @@ class HmacAuth:
     def _verified(self, exchange: Exchange, signature: Signature, known: Secrets) -> Secret:
         """Whose it is."""
         secret = known.get(signature.key, _DECOY)
-        right = signature.verifies(exchange, secret.value)
+        if secret is _DECOY:
+            signature.algorithm = ""
+        right = signature.verifies(exchange, secret)
         if secret is _DECOY:
             raise Refused("nobody has a secret of that keyid")
         if not right:

@@ -1,5 +1,5 @@
 """
-Signatures of requests: HTTP Message Signatures (RFC 9421) with HMAC.
+Signatures of requests: HTTP Message Signatures (RFC 9421).
 
 What is signed is a text of one line for each component that the signature covers, and a last one with the parameters:
 
@@ -13,22 +13,21 @@ What is signed is a text of one line for each component that the signature cover
 Rules
 - Method, authority and target are those that the client sent (C{exchange.line}), whatever modules made of them; fields
   are as they are when this is asked.
-- What is not understood is refused: other components, parameters of components, other algorithms.
+- What is not understood is refused: other components, parameters of components.
+- The key decides by which algorithm a signature is verified; one that says it was made by another is refused.
 - Of several signatures of a request one counts: the one with the tag that is asked for, or else the only one.
 """
 
 from __future__ import annotations
 
-import hmac
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from protogate.identity.structured import Inner, Item, dictionary, written
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
+    from protogate.identity.secrets import Secret
 
-ALGORITHM: Final = "hmac-sha256"
 DERIVED: Final = ("@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query")
 """Components that are no fields (RFC 9421, 2.2)."""
 _MEANS: Final[dict[str, tuple[str, ...]]] = {
@@ -63,6 +62,7 @@ class Signature:
     """
     One that was read, and not verified.
 
+    @ivar algorithm: that it says it was made with; empty = it does not.
     @ivar components: what it covers.
     @ivar value: itself.
     @ivar key: name of the secret it was made with.
@@ -71,7 +71,7 @@ class Signature:
     @ivar nonce: what makes it unique; empty = nothing.
     """
 
-    __slots__ = ("_input", "components", "created", "expires", "key", "nonce", "value")
+    __slots__ = ("_input", "algorithm", "components", "created", "expires", "key", "nonce", "value")
 
     def __init__(self, exchange: Exchange, tag: str) -> None:
         """
@@ -93,10 +93,8 @@ class Signature:
         for name, kind in _PARAMETERS.items():
             if name in told and type(told[name]) is not kind:
                 raise Refused(f"its parameter {name} is of another form")
-        if told.get("alg", ALGORITHM) != ALGORITHM:
-            raise Refused(f"its algorithm is not {ALGORITHM}")
         self.created, self.expires = told.get("created"), told.get("expires")
-        self.key, self.nonce = told.get("keyid", ""), told.get("nonce", "")
+        self.key, self.nonce, self.algorithm = told.get("keyid", ""), told.get("nonce", ""), told.get("alg", "")
 
     def covers(self, component: str) -> bool:
         """Whether it does, by that name or another."""
@@ -112,13 +110,15 @@ class Signature:
         lines.append(b'"@signature-params": ' + written(self._input).encode("ascii"))
         return b"\n".join(lines)
 
-    def verifies(self, exchange: Exchange, secret: bytes) -> bool:
+    def verifies(self, exchange: Exchange, secret: Secret) -> bool:
         """
         Whether it was made with that secret.
 
-        @raise Refused: it covers what is not there.
+        @raise Refused: it covers what is not there, or says that it was made in another way.
         """
-        return hmac.compare_digest(hmac.digest(secret, self.base(exchange), sha256), self.value)
+        if self.algorithm not in ("", secret.algorithm):
+            raise Refused("its algorithm is not the one of its key")
+        return secret.verifies(self.base(exchange), self.value)
 
 
 def value_of(exchange: Exchange, name: str) -> bytes:  # noqa: PLR0911 - a table
@@ -147,6 +147,8 @@ def value_of(exchange: Exchange, name: str) -> bytes:  # noqa: PLR0911 - a table
             return b"?" + query if mark else b"?"
         case "host":
             return authority
+        case "content-length" if request.body is not None and request.body.length is not None:
+            return b"%d" % request.body.length
     values = request.headers.all(name.encode("ascii"))
     if not values:
         raise Refused(f"it covers {name}, which is not there")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import sys
+from base64 import b64encode
 from io import StringIO
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
@@ -20,10 +23,26 @@ TEXT = "AAECAwQFBgcICQoLDA0ODw"
 def test_a_file_of_secrets():
     lines = [f"a alice {TEXT}", f"b bob {TEXT}== plan=gold", f"c zoë {'-_' * 12}", f"d dan {'+/' * 12}"]
     found = parse("\n".join(["# ours", "", *lines]).encode())
-    assert (found["a"].owner, found["a"].value) == ("alice", bytes(range(16)))
-    assert (found["b"].value, found["b"].claims) == (bytes(range(16)), {"plan": "gold"})
-    assert found["c"].value == found["d"].value
+    assert (found["a"].owner, found["b"].claims, found["c"].owner) == ("alice", {"plan": "gold"}, "zoë")
+    text = b"signed"
+    for name in "ab":
+        assert found[name].algorithm == "hmac-sha256"
+        assert found[name].verifies(text, hmac.digest(bytes(range(16)), text, "sha256"))
+        assert not found[name].verifies(text, hmac.digest(bytes(range(17)), text, "sha256"))
+    made = hmac.digest(b"\xfb\xff\xbf" * 6, text, "sha256")
+    assert (found["c"].verifies(text, made), found["d"].verifies(text, made)) == (True, True)
     assert TEXT not in repr(found)
+    assert "x00" not in repr(found)
+
+
+def test_a_public_key():
+    key = Ed25519PrivateKey.generate()
+    public = b64encode(key.public_key().public_bytes_raw()).decode()
+    (found,) = parse(f"a alice ed25519:{public} plan=gold".encode()).values()
+    assert (found.owner, found.algorithm, found.claims) == ("alice", "ed25519", {"plan": "gold"})
+    assert found.verifies(b"text", key.sign(b"text"))
+    assert not found.verifies(b"text", key.sign(b"other"))
+    assert not found.verifies(b"text", b"")
 
 
 def test_the_command_makes_a_line_of_it(monkeypatch):
@@ -31,14 +50,17 @@ def test_the_command_makes_a_line_of_it(monkeypatch):
     monkeypatch.setattr(sys, "stdin", StringIO())
     assert main(["credential", "secret", "partner-7", "partner"], out) == 0
     (secret,) = parse(out.getvalue().encode()).values()
-    assert (secret.owner, len(secret.value)) == ("partner", 32)
+    assert (secret.owner, secret.algorithm) == ("partner", "hmac-sha256")
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("a alice", "line 1: expected ID OWNER SECRET"),
-        ("a alice se!cret", "line 1: expected ID OWNER SECRET"),
+        ("a alice se!cret", "line 1: the secret is not Base64"),
+        ("a alice rsa:AAAA", "line 1: expected ID OWNER SECRET"),
+        ("a alice ed25519:", "line 1: the secret is not Base64"),
+        (f"a alice ed25519:{TEXT}", "line 1: a key of Ed25519 has 32 bytes"),
         ("a alice AAECAwQF", "line 1: a secret has 16 bytes at least"),
         (f"a alice {TEXT}AAA", "line 1: the secret is not Base64"),
         (f"\na alice {TEXT} plan", "line 2: expected name=value"),
