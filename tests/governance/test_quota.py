@@ -2,93 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
+import limiting
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limiting import STORE
 from test_periods import at
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from protogate.errors import CLIENT, Abort
-from protogate.expression import template
+from protogate.errors import CLIENT
 from protogate.governance.quota import QuotaFactory
-from protogate.governance.quotascript import KEEP, QUOTA
-from protogate.governance.redis import Redises
+from protogate.governance.quotascript import KEEP
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
-from protogate.testing.means import FakeMeans
 from protogate.testing.module import ModuleContract
-from protogate.testing.reactor import START, MemoryReactor
-from protogate.testing.redis import RedisServer, quota
 from protogate.testing.upstream import Expect
-from protogate.wheel import Wheel
 
-STORE = {"url": "redis://192.0.2.9:6379/0"}
-NOON = at("2026-11-30T12:00:00")
+Stand = partial(limiting.Stand, QuotaFactory)
 
 
-class Stand:
-    """Modules on one reactor, whose clock began at noon, perhaps with a Redis."""
-
-    def __init__(self, workers=1, store=False):
-        self.reactor = MemoryReactor()
-        self.wheel = Wheel(self.reactor)
-        self.counted = Counter()
-        self.server = RedisServer(self.now, {QUOTA: quota})
-        self.port = self.reactor.listenTCP(6379, self.server, interface="192.0.2.9") if store else None
-        self.redises = Redises(self.reactor, self.wheel)
-        self.workers = workers
-
-    def now(self):
-        return self.reactor.seconds() - START + NOON
-
-    def means(self):
-        return FakeMeans(
-            reactor=self.reactor,
-            wheel=self.wheel,
-            counted=self.counted,
-            stores=self.redises.take,
-            workers=self.workers,
-        )
-
-    def module(self, before=None, **params):
-        compiled = {
-            name: template.compile(value) if isinstance(value, str) else value for name, value in params.items()
-        }
-        made = QuotaFactory(self.now).build(compiled)
-        made.start(self.means(), before)
-        if before is not None:
-            before.stop()
-        self.reactor.run()
-        return made
-
-    def ask(self, module, **more):
-        """None, or the Abort."""
-        made = exchange(clock=self.reactor.clock, **more)
-        try:
-            result = module.process(made)
-        except Abort as abort:
-            return abort
-        if isinstance(result, Deferred):
-            found = []
-            result.addCallbacks(found.append, lambda failure: found.append(failure.value))
-            self.reactor.run()
-            (result,) = found
-        return result
-
-    def passed(self, module, times, **more):
-        return sum(self.ask(module, **more) is None for _ in range(times))
-
-    def close(self):
-        self.redises.stop()
-        self.reactor.run()
-        self.wheel.stop()
-        assert self.reactor.getDelayedCalls() == []
-
-    def count(self, key="192.0.2.1", day="2026-11-30", name="api"):
-        return self.server.get(f"protogate:quota:{name}:{day}:{key}".encode())
+def count(stand, key="192.0.2.1", day="2026-11-30", name="api"):
+    """What the store has counted."""
+    return stand.server.get(f"protogate:quota:{name}:{day}:{key}".encode())
 
 
 class QuotaContract(ModuleContract, SynchronousTestCase):
@@ -212,7 +149,7 @@ def test_keys_beyond_the_most_are_counted(stand):
 def test_gateways_with_one_store_have_one_quota(shared):
     modules = [shared.module(limit=10, per="day", name="api", redis=STORE) for _ in range(4)]
     assert sum(shared.passed(module, 4) for module in modules) == 10
-    assert shared.count() == 10
+    assert count(shared) == 10
     assert shared.server.values[b"protogate:quota:api:2026-11-30:192.0.2.1"][1] == at("2026-12-02T00:00:00")
     for module in modules:
         module.stop()
@@ -228,9 +165,9 @@ def test_a_busy_key_asks_seldom_and_gives_back_what_it_did_not_need(shared):
         assert shared.ask(module) is None
         shared.reactor.clock.advance(0.0025)
     assert len(shared.server.asked) - asked < 40
-    assert shared.count() >= 800
+    assert count(shared) >= 800
     shared.reactor.advance(3 * KEEP)
-    assert shared.count() == 800, "what was held is there again"
+    assert count(shared) == 800, "what was held is there again"
     module.stop()
 
 
@@ -239,10 +176,10 @@ def test_what_is_held_at_the_end_is_given_back(shared):
     for _ in range(40):
         shared.ask(module)
         shared.reactor.clock.advance(0.001)
-    assert shared.count() > 40
+    assert count(shared) > 40
     module.stop()
     shared.reactor.run()
-    assert shared.count() == 40
+    assert count(shared) == 40
 
 
 def test_what_comes_after_the_end_is_given_back(shared):
@@ -257,7 +194,7 @@ def test_what_comes_after_the_end_is_given_back(shared):
     module.stop()
     shared.server.speak()
     shared.reactor.run()
-    assert shared.count() == 4, "who left took nothing"
+    assert count(shared) == 4, "who left took nothing"
 
 
 def test_a_quota_used_up_is_asked_for_once_a_second(shared):
@@ -283,7 +220,7 @@ def test_a_costly_request_takes_nothing_where_it_does_not_fit(shared):
         return result is None
 
     assert [costs(text) for text in (b"8", b"5", b"2", b"1")] == [True, False, True, False]
-    assert shared.count() == 10
+    assert count(shared) == 10
     module.stop()
 
 
@@ -292,7 +229,7 @@ def test_the_next_day_is_another_quota(shared):
     assert shared.passed(module, 5) == 3
     shared.reactor.clock.advance(12 * 3600)
     assert shared.passed(module, 5) == 3
-    assert (shared.count(), shared.count(day="2026-12-01")) == (3, 3)
+    assert (count(shared), count(shared, day="2026-12-01")) == (3, 3)
     module.stop()
 
 
@@ -334,7 +271,7 @@ def test_all_processes_together_never_let_through_more_than_there_is(processes, 
     for module in modules:
         module.stop()
     stand.reactor.run()
-    assert (stand.count() or 0) == passed, "nothing is lost"
+    assert (count(stand) or 0) == passed, "nothing is lost"
     stand.close()
 
 

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
+import limiting
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ResponseReceived
+from limiting import STORE
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from protogate.errors import CLIENT, GATEWAY, Abort
-from protogate.expression import template
 from protogate.governance.gcrascript import GCRA
 from protogate.governance.ratelimit import RateLimitFactory
-from protogate.governance.redis import Redises
 from protogate.message import Request
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
-from protogate.testing.means import FakeMeans
 from protogate.testing.module import ModuleContract
-from protogate.testing.reactor import MemoryReactor
 from protogate.testing.redis import RedisServer, gcra
 from protogate.testing.upstream import Expect
-from protogate.wheel import Wheel
 from protogate_sotp.frames import END, REQUEST, RESPONSE, Hello, Reader, frame
 from protogate_sotp.heads import read_response, write_request
 from protogate_sotp.status import STATUSES
 
-STORE = {"url": "redis://192.0.2.9:6379/0"}
+Stand = partial(limiting.Stand, lambda now: RateLimitFactory())
 SHARED = {"limit": "10/s", "name": "api", "redis": STORE}
 
 
@@ -75,56 +72,6 @@ class RateLimitContract(ModuleContract, SynchronousTestCase):
         return super().answer(result)
 
 
-class Stand:
-    """Modules on one reactor, perhaps with a Redis."""
-
-    def __init__(self, workers=1, store=False):
-        self.reactor = MemoryReactor()
-        self.wheel = Wheel(self.reactor)
-        self.counted = Counter()
-        self.server = RedisServer(self.reactor.seconds, {GCRA: gcra})
-        self.port = self.reactor.listenTCP(6379, self.server, interface="192.0.2.9") if store else None
-        self.redises = Redises(self.reactor, self.wheel)
-        self.workers = workers
-
-    def means(self):
-        return FakeMeans(
-            reactor=self.reactor,
-            wheel=self.wheel,
-            counted=self.counted,
-            stores=self.redises.take,
-            workers=self.workers,
-        )
-
-    def module(self, before=None, **params):
-        compiled = {
-            name: template.compile(value) if isinstance(value, str) else value for name, value in params.items()
-        }
-        made = RateLimitFactory().build(compiled)
-        made.start(self.means(), before)
-        if before is not None:
-            before.stop()
-        self.reactor.run()
-        return made
-
-    def ask(self, module, **more):
-        """None, or the Abort."""
-        made = exchange(clock=self.reactor.clock, **more)
-        try:
-            result = module.process(made)
-        except Abort as abort:
-            return abort
-        if isinstance(result, Deferred):
-            found = []
-            result.addCallbacks(found.append, lambda failure: found.append(failure.value))
-            self.reactor.run()
-            (result,) = found
-        return result
-
-    def passed(self, module, times, **more):
-        return sum(self.ask(module, **more) is None for _ in range(times))
-
-
 @pytest.fixture
 def stand():
     return Stand()
@@ -134,8 +81,7 @@ def stand():
 def shared():
     made = Stand(store=True)
     yield made
-    made.redises.stop()
-    made.reactor.run()
+    made.close()
 
 
 # -- local
@@ -320,21 +266,11 @@ def test_a_shared_refusal_and_what_is_left(shared):
 def test_without_the_store_the_configuration_says_what_holds(policy, passed, limited):
     stand = Stand()  # nobody listens there
     module = stand.module(whenStoreFails=policy, **SHARED)
-    results = [module_result(stand, module) for _ in range(20)]
+    results = [stand.at_once(module) for _ in range(20)]
     assert results.count(None) == passed
     assert all(result is None or (result.status, result.who) == (429, CLIENT) for result in results)
     assert (stand.counted["limited"], stand.counted["store_failed"]) == (limited, 20)
     stand.redises.stop()
-
-
-def module_result(stand, module):
-    """As ask(), but nothing may wait."""
-    try:
-        result = module.process(exchange(clock=stand.reactor.clock))
-    except Abort as abort:
-        return abort
-    assert result is None, "nobody waits for a store that is known to be gone"
-    return result
 
 
 def test_when_the_store_goes_the_own_part_begins_where_the_shared_limit_was(shared):
@@ -378,7 +314,7 @@ def test_a_store_that_is_silent_delays_nobody_but_the_first(shared):
     assert found == []
     shared.reactor.advance(0.02)
     assert found == [None]
-    assert module_result(shared, module) is None
+    assert shared.at_once(module) is None
 
 
 def test_the_store_is_given_back(shared):
@@ -389,7 +325,7 @@ def test_the_store_is_given_back(shared):
     again.stop()
     shared.reactor.run()
     assert shared.server.connections == []
-    assert module_result(shared, again) is None, "an exchange under way is still judged"
+    assert shared.at_once(again) is None, "an exchange under way is still judged"
 
 
 # -- in gateways
