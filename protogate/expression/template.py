@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from protogate.expression import compiler
@@ -49,6 +50,10 @@ class Template:
     def __call__(self, exchange: Exchange) -> str:
         """The text for this exchange."""
         return "".join([part if part.__class__ is str else part(exchange) for part in self._runs])  # type: ignore[operator]
+
+    def escaped(self, exchange: Exchange, escape: Callable[[str], str]) -> str:
+        """The text for this exchange, where what differs from exchange to exchange is escaped."""
+        return "".join([part if isinstance(part, str) else escape(part(exchange)) for part in self._runs])
 
     def header(self, exchange: Exchange) -> bytes:
         """
