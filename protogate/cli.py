@@ -70,6 +70,10 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     asked.add_argument(
         "--certificate", default="", metavar="FILE", help="as if the client had shown that certificate, over TLS"
     )
+    asked.add_argument("--user", default="", metavar="NAME", help="as if a module had found out that it is somebody")
+    asked.add_argument(
+        "--claim", action="append", default=[], metavar="'NAME=VALUE'", help="what is known about him; text or JSON"
+    )
     asked.add_argument(
         "--status", type=int, default=200, help="the status that the upstream would answer (default: 200)"
     )
@@ -124,6 +128,8 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
             options.status,
             options.response_header,
             options.certificate,
+            options.user,
+            options.claim,
         )
     except ValueError as error:
         print(f"protogate explain: {error}", file=sys.stderr)

@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from protogate.exchange.plan import Plan
 from protogate.governance.binding import Bound
 from protogate.governance.reserve import reserve
 from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
+from protogate.identity.identity import Identity
 from protogate.interfaces import IService
 from protogate.message import Field, Peer, Request, Response
 from protogate.routing.rules import Rule, forwarded
@@ -57,6 +59,7 @@ class Question:
     status: int
     response_headers: Sequence[Field]
     session: Session | None = None
+    identity: Identity | None = None
 
     @classmethod
     def parse(
@@ -68,11 +71,15 @@ class Question:
         status: int = 200,
         response_headers: Sequence[str] = (),
         certificate: str = "",
+        user: str = "",
+        claims: Sequence[str] = (),
     ) -> Question:
         """
         Read a question as the command line gives it: C{"GET http://a.test/x?y=1"}; method and origin may be missing.
 
         @param certificate: file with what the client shows, over TLS then; empty = nothing.
+        @param user: whom a module has found to ask; empty = nobody.
+        @param claims: C{NAME=VALUE} each; a value that is JSON is what it means.
         @raise ValueError: what is wrong with it.
         """
         match = _REQUEST.fullmatch(text.strip())
@@ -100,6 +107,7 @@ class Question:
             status=status,
             response_headers=[_field(header) for header in response_headers],
             session=session,
+            identity=_identity(user, claims),
         )
 
     def request(self) -> Request:
@@ -125,6 +133,22 @@ def _session(path: str) -> Session:
     except ValueError as error:
         raise ValueError(f"{path}: expected one certificate in PEM form: {error}") from None
     return Session("TLSv1.3", "TLS_AES_128_GCM_SHA256", certificate=der)
+
+
+def _identity(user: str, claims: Sequence[str]) -> Identity | None:
+    """As if a module had found out who asks."""
+    found: dict[str, Any] = {}
+    for claim in claims:
+        name, equals, value = claim.partition("=")
+        if not name or not equals:
+            raise ValueError(f"expected a claim like 'groups=[\"staff\"]', got {claim!r}")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    if found and not user:
+        raise ValueError("whose claims? Name somebody with --user")
+    return Identity(user, "explain", found) if user else None
 
 
 def _field(text: str) -> Field:
@@ -172,11 +196,14 @@ def _lines(built: Build, question: Question) -> Iterator[str]:
     request = question.request()
     exchange = Exchange(request, plan(built))
     exchange.resolve()
+    exchange.identity = question.identity
     yield f"{_text(request.method)} {_text(question.scheme)}://{_text(question.authority)}{_text(question.target)}"
     yield f"  source  {exchange.source.ip}{' over TLS' if exchange.source.tls else ''}"
     session = exchange.source.session
     if session is not None and session.certificate is not None:
         yield f"  shows   {session.certificate.subject or 'a certificate without a subject'}"
+    if exchange.identity is not None:
+        yield f"  user    {exchange.identity.user}"
     if request.malformed is not None:
         yield f"  refused {request.malformed.status}: {request.malformed.reason}"
     else:

@@ -189,3 +189,20 @@ def test_what_is_no_certificate_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ValueError, match="expected one certificate in PEM form"):
         Question.parse("/", certificate=str(tmp_path / "text"))
+
+
+def test_it_may_be_somebody(path: str) -> None:
+    text = CONFIG.replace("source.ip == '192.0.2.1'", "identity.user == 'alice' && 'ops' in identity.lists['groups']")
+    Path(path).write_text(text)
+    lines = told(path, "http://a.test/hotel/order", user="alice", claims=['groups=["ops"]', "tenant=one"])
+    assert "  user    alice" in lines
+    assert any("accessList: applies" in line for line in lines)
+    for claims in ((), ["groups=staff"]):
+        lines = told(path, "http://a.test/hotel/order", user="alice", claims=claims)
+        assert any("accessList: does not apply" in line for line in lines)
+
+
+@pytest.mark.parametrize(("user", "claims"), [("alice", ["groups"]), ("alice", ["=x"]), ("", ["groups=x"])])
+def test_claims_that_are_none_are_told(user: str, claims: list[str]) -> None:
+    with pytest.raises(ValueError, match="claim"):
+        Question.parse("/", user=user, claims=claims)
