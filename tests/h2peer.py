@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from hpack import Decoder
@@ -130,6 +130,7 @@ class Peer:
         self.ours: set[int] = set()  # streams that this end reset last
         self._decoder = Decoder()
         self._decoder.max_allowed_table_size = said.get(TABLE, 4096)
+        self._unacked: deque[list[tuple[int, int]]] = deque()  # SETTINGS hold from their ACK on (RFC 9113, 6.5.3)
         self._unread = b""
         self._preface = b"" if client else PREFACE
         self._block: tuple[HeadersFrame, bytearray] | None = None
@@ -154,11 +155,7 @@ class Peer:
                     self.spent[stream] += length
                     self.content[stream] += length - (1 + payload[0] if flags & PADDED and payload else 0)
             elif kind == SETTINGS and not flags & ACK and not length % 6:
-                for name, value in struct.iter_unpack(">HI", payload):
-                    if name == WINDOW:
-                        self.resize(value)
-                    elif name == TABLE:
-                        self._decoder.max_allowed_table_size = value
+                self._unacked.append(list(struct.iter_unpack(">HI", payload)))
 
     def resize(self, initial: int) -> None:
         """Each stream's window changes with the initial one (RFC 9113, 6.9.2)."""
@@ -219,6 +216,13 @@ class Peer:
     def _SettingsFrame(self, frame: SettingsFrame, length: int) -> None:
         if "ACK" in frame.flags:
             self.acked += 1
+            for name, value in self._unacked.popleft() if self._unacked else ():
+                if name == WINDOW:
+                    self.resize(value)
+                elif name == TABLE:
+                    self._decoder.max_allowed_table_size = value
+                elif name == FRAME:
+                    self.largest = value
             return
         self.settings |= {int(name): value for name, value in frame.settings.items()}
         if not self.client and self.settings.get(2, 0):

@@ -173,9 +173,11 @@ class Walker:
 
     @ivar budget: what it counts cheap frames against.
     @ivar block: a HEADERS came whose CONTINUATION is due.
+    @ivar left: bytes of the frame under way that are still to come.
+    @ivar partial: its stream, if it is a DATA frame, or 0.
     """
 
-    __slots__ = ("_continuations", "_head", "_left", "_most", "_preface", "block", "budget")
+    __slots__ = ("_continuations", "_head", "_most", "_preface", "block", "budget", "left", "partial")
 
     def __init__(self, budget: Budget, continuations: int, preface: bool) -> None:
         """
@@ -183,16 +185,17 @@ class Walker:
         """
         self.budget = budget
         self.block = False
+        self.partial = 0
         self._most = continuations
         self._continuations = 0  # of the message under way
-        self._left = 0  # bytes of the frame under way that are still to come
+        self.left = 0
         self._head = b""  # part of a head
         self._preface = len(PREFACE) if preface else 0
 
     @property
     def within(self) -> bool:
         """Whether a frame, or the fields of a message, is incomplete."""
-        return bool(self._left or self._head or self.block)
+        return bool(self.left or self._head or self.block)
 
     def feed(self, data: bytes) -> None:
         """
@@ -206,12 +209,14 @@ class Walker:
             self._preface = max(at - size, 0)
             if at >= size:
                 return
-        elif self._left >= size:
-            self._left -= size
+        elif self.left > size:
+            self.left -= size
             return
         else:
-            at = self._left
-        self._left = 0
+            at = self.left
+        self.left = self.partial = 0
+        last = data  # what the last head stands in
+        begins = 0
         if self._head:
             missing = 9 - len(self._head)
             head = self._head + data[at : at + missing]
@@ -220,11 +225,15 @@ class Walker:
                 self._head = head
                 return
             self._head = b""
+            last = head
             at += self._frame(head, 0)
         while at + 9 <= size:
+            last, begins = data, at
             at += 9 + self._frame(data, at)
         if at > size:
-            self._left = at - size
+            self.left = at - size
+            if last[begins + 3] == DATA:
+                self.partial = int.from_bytes(last[begins + 5 : begins + 9], "big") & LAST
         else:
             self._head = data[at:]
 

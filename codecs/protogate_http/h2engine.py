@@ -22,6 +22,7 @@ from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder, HPACKError
 from hyperframe.frame import RstStreamFrame
 
 from protogate_http.frames2 import (
@@ -63,12 +64,39 @@ _RECEIVED: Final = {
 }
 
 
+TABLE: Final = 4096
+"""Bytes of what is remembered of fields that were sent."""
+
+
+class _Encoder(Encoder):
+    """
+    Tells what became of its table's size (RFC 7541, 4.2), also when the peer says the same twice or changes its mind,
+    and does not let it grow as large as a peer may wish.
+    """
+
+    @property
+    def header_table_size(self) -> int:
+        """Bytes."""
+        return int(self.header_table.maxsize)
+
+    @header_table_size.setter
+    def header_table_size(self, value: int) -> None:
+        value = min(value, TABLE)
+        if value != self.header_table.maxsize:
+            self.header_table.maxsize = value
+            least = min([value, *self.table_size_changes])
+            self.table_size_changes = [value] if value == least else [least, value]
+            self.header_table.resized = True
+
+
 def _unchecked(headers: Any) -> None:
     """Content-length is not h2's to look at: what is none would end the connection."""
 
 
 class _Connection(H2Connection):
     """Resets a stream once: what comes for it afterwards was on its way (RFC 9113, 5.4.2)."""
+
+    MAX_CLOSED_STREAMS = 1024  # that it remembers, each with some 150 bytes: h2 itself keeps 65,536
 
     def _begin_new_stream(self, stream_id: int, allowed_ids: Any) -> Any:
         stream = super()._begin_new_stream(stream_id, allowed_ids)
@@ -84,6 +112,15 @@ class _Connection(H2Connection):
             return super()._receive_frame(frame)
         finally:
             self._over = 0
+
+    def _receive_headers_frame(self, frame: Any) -> Any:
+        if not self._over:
+            return super()._receive_headers_frame(frame)
+        try:
+            self.decoder.decode(frame.data, raw=True)  # the table must stay in step; h2 takes no interim answer here
+        except HPACKError as error:
+            raise ProtocolError(f"Error decoding header block: {error}") from error
+        return [], []
 
     def _prepare_for_sending(self, frames: Any) -> None:
         if self._over:
@@ -108,6 +145,7 @@ class H2Engine:
         connection.local_settings = Settings(
             shape.client, {SettingCodes(code): value for code, value in shape.settings().items()}
         )
+        connection.encoder = _Encoder()
         connection.decoder.max_header_list_size = 4 * shape.fields
         connection.max_inbound_frame_size = FRAME
         connection.initiate_connection()

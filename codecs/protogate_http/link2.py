@@ -39,6 +39,7 @@ from protogate_http.frames2 import (
     code_name,
     goaway,
 )
+from protogate_http.shape2 import FRAME
 from protogate_http.stream2 import LOW, Broken, Stream, spoiled
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Link(Connection):
         # Half a window; of all streams together half of the connection's at most, else what is owed to them stops them.
         self.half = min(shape.window, shape.total // shape.streams) >> 1
         self._deaf = self._patient = shape.total + SLACK  # bytes that may still come while it takes nothing
+        self._lost, self._least = 0, shape.total >> 2  # bytes of the connection's window, and how many may be
         self._resets: set[int] = set()  # by us, of which the engine has not told that they are over
+        self._later: tuple[int, int] | None = None  # a stream to be reset when its DATA frame is complete, and the code
         self._dropped = 0  # the last one by the peer: that it is over is the next thing told, if there was anything
         self.streams: dict[int, Stream] = {}
         self.blocked: dict[int, Stream] = {}
@@ -152,9 +155,10 @@ class Link(Connection):
                 self._deaf -= len(data)
                 if self._deaf < 0:
                     raise Flood("deaf_flood")
-            self.walker.feed(data)
-            self.engine.receive_data(data)
-            self.events()
+            if self._later is not None:
+                data = self._complete(self._later, data)
+            if data and not self.dead:
+                self._receive(data)
         except Flood as flood:
             self.calm(flood)
         except Wrong as wrong:
@@ -169,6 +173,21 @@ class Link(Connection):
                 self._wait()
                 self.pull()
             self.uncork()
+
+    def _receive(self, data: bytes) -> None:
+        self.walker.feed(data)
+        self.engine.receive_data(data)
+        self.events()
+
+    def _complete(self, later: tuple[int, int], data: bytes) -> bytes:
+        """A stream is to be reset behind the DATA frame that is under way.  Returns what comes behind that."""
+        left = self.walker.left
+        self._receive(data[:left])
+        if not self.walker.partial:
+            self._later = None
+            if later[0] in self._resets and not self.dead:
+                self.reset(*later)
+        return data[left:]
 
     def _wait(self) -> None:
         """Part of a frame, or of the fields of a message, has the time that a head has."""
@@ -252,6 +271,11 @@ class Link(Connection):
             self.forget(stream)
             self.lose(stream, self.spoilt(stream, judged(stream, code)))
             self.gave_up()
+            if stream.due and not self.draining and not self.dead:
+                # ngh2 drops what was last on it without any credit: leave before that is missed.
+                self._lost += FRAME
+                if self._lost > self._least:
+                    self.drain()
 
     def hidden(self, number: int) -> None:
         """The engine refused a message that it never showed."""
@@ -440,7 +464,11 @@ class Link(Connection):
         return True
 
     def reset(self, number: int, code: int) -> None:
-        """RST_STREAM."""
+        """RST_STREAM; in the middle of a DATA frame behind it, since ngh2 never credits what it had read of that."""
+        if number == self.walker.partial:
+            self._later = (number, code)
+            self._resets.add(number)
+            return
         try:
             if self._asked and not (self.full or self.dead or self._pulling):
                 # What the stream has to say still and may say at once goes first: the last words of a tunnel.

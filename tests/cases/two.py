@@ -25,7 +25,7 @@ from scene import Origin
 from twisted.internet.protocol import ClientFactory, Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from h2frames import PREFACE, Field, data, res, settings
+from h2frames import PREFACE, Field, data, req, res, settings, window
 from h2peer import Message, Peer
 from protogate.testing.gateway import MemoryGateway
 from protogate_http.client2 import Client as Caller
@@ -102,7 +102,25 @@ class Client(End):
 
     def room(self) -> int:
         """Bytes of content that the gateway would take from all streams together."""
-        return 65535 + self.peer.credit[0] - sum(self.peer.spent.values())
+        return room(self)
+
+    def level(self, number: int, most: int = 300) -> int:
+        """
+        The window of the connection when all that is owed was given back, which engines do when that is half of it.
+
+        @param number: of the first stream that is used for that.
+        """
+        found = self.room()
+        for n in range(number, number + 2 * most, 2):
+            self.send(req(n, b"/level", b"POST", end=False), data(n, bytes(1000), True))
+            self._two.asked[-1].end.write(window(0, 1000))
+            found = max(found, self.room())
+        return found
+
+
+def room(end: End) -> int:
+    """Bytes of content that the gateway would take on that connection."""
+    return 65535 + end.peer.credit[0] - sum(end.peer.spent.values())
 
 
 class Asked:
@@ -257,8 +275,12 @@ class Two:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None:
-            self.check()
+        try:
+            if error is None:
+                self.check()
+        except BaseException as failed:
+            self.gateway.__exit__(type(failed), failed, None)
+            raise
         self.gateway.__exit__(kind, error, trace)
 
     def check(self) -> None:
