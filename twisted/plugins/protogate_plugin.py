@@ -28,11 +28,14 @@ add_response_header = Plugin(
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
 cache = Plugin(IModuleFactory, "cache", "protogate.governance.cache.CacheFactory")
+compress = Plugin(IModuleFactory, "compress", "protogate.governance.compress.CompressFactory")
 concurrency_limit = Plugin(
     IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
 )
-compress = Plugin(IModuleFactory, "compress", "protogate.governance.compress.CompressFactory")
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
+decompress = Plugin(IModuleFactory, "decompress", "protogate.governance.decompress.DecompressFactory")
+error_page = Plugin(IModuleFactory, "errorPage", "protogate.governance.errorpage.ErrorPageFactory")
+fault_inject = Plugin(IModuleFactory, "faultInject", "protogate.governance.faultinject.FaultInjectFactory")
 forward_auth = Plugin(IModuleFactory, "forwardAuth", "protogate.governance.forwardauth.ForwardAuthFactory")
 hmac_auth = Plugin(IModuleFactory, "hmacAuth", "protogate.governance.hmacauth.HmacAuthFactory")
 jwt_auth = Plugin(IModuleFactory, "jwtAuth", "protogate.governance.jwtauth.JwtAuthFactory")
@@ -42,13 +45,15 @@ mtls_auth = Plugin(IModuleFactory, "mtlsAuth", "protogate.governance.mtlsauth.Mt
 quota = Plugin(IModuleFactory, "quota", "protogate.governance.quota.QuotaFactory")
 rate_limit = Plugin(IModuleFactory, "rateLimit", "protogate.governance.ratelimit.RateLimitFactory")
 rbac = Plugin(IModuleFactory, "rbac", "protogate.governance.rbac.RbacFactory")
-decompress = Plugin(IModuleFactory, "decompress", "protogate.governance.decompress.DecompressFactory")
-error_page = Plugin(IModuleFactory, "errorPage", "protogate.governance.errorpage.ErrorPageFactory")
-fault_inject = Plugin(IModuleFactory, "faultInject", "protogate.governance.faultinject.FaultInjectFactory")
 redirect = Plugin(IModuleFactory, "redirect", "protogate.governance.redirect.RedirectFactory")
 remove_header = Plugin(IModuleFactory, "removeHeader", "protogate.governance.removeheader.RemoveHeaderFactory")
 respond = Plugin(IModuleFactory, "respond", "protogate.governance.respond.RespondFactory")
+rewrite_method = Plugin(IModuleFactory, "rewriteMethod", "protogate.governance.rewritemethod.RewriteMethodFactory")
 rewrite_path = Plugin(IModuleFactory, "rewritePath", "protogate.governance.rewritepath.RewritePathFactory")
+rewrite_query = Plugin(IModuleFactory, "rewriteQuery", "protogate.governance.rewritequery.RewriteQueryFactory")
 set_request_header = Plugin(
     IModuleFactory, "setRequestHeader", "protogate.governance.setrequestheader.SetRequestHeaderFactory"
+)
+set_response_header = Plugin(
+    IModuleFactory, "setResponseHeader", "protogate.governance.setresponseheader.SetResponseHeaderFactory"
 )
