@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_from_bytes
 
 from protogate.errors import Phase
+from protogate_http.wire1 import KNOWN, LONG
 
 if TYPE_CHECKING:
     from protogate.message import Headers, Request, Response
@@ -82,6 +83,7 @@ _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"
 _MOST: Final = 99_999_999
 """The largest number of a timeout: eight digits."""
 _STATUS: Final = re.compile(rb"[0-9]{1,9}").fullmatch
+_NUMBERS: Final = {b"%d" % number: number for number in range(UNAUTHENTICATED + 1)}
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _METHOD: Final = re.compile(rb"/([^/?%]+)/([^/?%]+)").fullmatch
 _KEPT: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -90,7 +92,7 @@ _KEPT: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 class Kind:
     """
-    Which gRPC a content type means.
+    Which gRPC a content type means.  Many messages share one.
 
     @ivar web: gRPC-Web: trailers stand in the content.
     @ivar text: its content is Base64.
@@ -107,19 +109,46 @@ class Kind:
         return BEGINS + (b"-web" if self.web else b"") + (b"-text" if self.text else b"") + self.suffix
 
 
+_kinds: Final[dict[bytes, Kind]] = {}
+"""Content types that mean one; all are forgotten when there are L{KNOWN}."""
+_services: Final[dict[bytes, str]] = {}
+"""The same for paths of calls."""
+
+
 def kind_of(headers: Headers) -> Kind | None:
     """Which gRPC a message is, or None when it is something else."""
     value = headers.get(CONTENT_TYPE)
-    if value is None or value[:16].lower() != BEGINS:
+    return None if value is None else _kinds.get(value) or _kind(value)
+
+
+def _kind(value: bytes) -> Kind | None:
+    """Of a content type."""
+    if value[:16].lower() != BEGINS:
         return None
     match = _KIND(value)
-    return None if match is None else Kind(match[1] is not None, match[2] is not None, match[3] or b"")
+    if match is None:
+        return None
+    kind = Kind(match[1] is not None, match[2] is not None, match[3] or b"")
+    if len(value) < LONG:
+        if len(_kinds) >= KNOWN:
+            _kinds.clear()
+        _kinds[value] = kind
+    return kind
 
 
 def service_of(target: bytes) -> str:
     """The service of a path C{/package.Service/Method}; empty for a path of another form."""
-    match = _METHOD(target)
-    return "" if match is None else match[1].decode("latin-1")
+    service = _services.get(target)
+    if service is None:
+        match = _METHOD(target)
+        if match is None:
+            return ""
+        service = match[1].decode("latin-1")
+        if len(target) < LONG:
+            if len(_services) >= KNOWN:
+                _services.clear()
+            _services[target] = service
+    return service
 
 
 # -- deadlines
@@ -154,7 +183,10 @@ def tell_deadline(request: Request, now: float) -> None:
 
 def number_of(status: bytes | None) -> int | None:
     """The number of a C{grpc-status}, or None when it is none."""
-    return int(status) if status is not None and _STATUS(status) else None
+    if status is None:
+        return None
+    known = _NUMBERS.get(status)
+    return int(status) if known is None and _STATUS(status) else known
 
 
 def status_of(response: Response, malformed: bool) -> int:
