@@ -199,13 +199,14 @@ class HmacAuth:
             raise Refused("nobody has a secret of that keyid")
         if not right:
             raise Refused(f"it was not made with the secret of {secret.owner}, or of something else")
-        self._demands.judge(signature, exchange.request.body is not None, self._now())
+        request = exchange.request
+        self._demands.judge(signature, request.body is not None and request.upgrade is None, self._now())
         return secret
 
     def _hold(self, exchange: Exchange, signature: Signature) -> None:
         """Hold content to the digest that was signed."""
         request = exchange.request
-        if self._demands.body == "ignored" or not signature.covers(DIGEST):
+        if self._demands.body == "ignored" or request.upgrade is not None or not signature.covers(DIGEST):
             return
         try:
             wanted = digest.wanted(request.headers.all(DIGEST.encode("ascii")))
@@ -214,7 +215,7 @@ class HmacAuth:
         if request.body is None:
             if any(hashlib.new(name).digest() != value for name, value in wanted.items()):
                 raise _MISMATCH
-        elif request.upgrade is None:
+        else:
             request.body = digest.Digested(request.body, wanted, _MISMATCH)
 
     def _shared(self, seen: str, exchange: Exchange, identity: Identity) -> Deferred[None]:
