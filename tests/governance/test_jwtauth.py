@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections import Counter
 
 import pytest
@@ -16,9 +17,11 @@ from protogate.errors import UPSTREAM, Abort, ConfigError
 from protogate.governance.jwtauth import EARLY, JwtAuthFactory
 from protogate.message import Response
 from protogate.testing.exchange import exchange
+from protogate.testing.gateway import MemoryGateway
 from protogate.testing.means import FakeMeans, Service
 from protogate.testing.module import ModuleContract
 from protogate.testing.reactor import MemoryReactor
+from protogate.testing.upstream import Expect
 from tokens import EC, NOW, OCT, OTHER, RSA, SECRET, public, token
 
 URL = "https://id.test/jwks.json"
@@ -349,3 +352,45 @@ def test_a_request_that_is_none_is_left_to_who_refuses_it(scene):
     made = exchange(headers=[(b"authorization", b"Bearer x")])
     made.request.malformed = Abort("no request", "client", 400)
     assert scene.module.process(made) is None
+
+
+CONFIG = """
+listeners: [{name: web, address: "127.0.0.1:8080"}]
+upstreams:
+  - {name: shop, endpoints: [{url: "http://192.0.2.7:80"}]}
+  - {name: issuer, endpoints: [{url: "http://192.0.2.8:80"}]}
+routes:
+  - value: /
+    matcherType: prefix
+    routes: [{condition: "'beta' in identity.lists['groups']", targets: [{upstream: shop}]}]
+modules:
+  - name: jwtAuth
+    actionParam:
+      keys: {url: {upstream: issuer, path: /jwks}, interval: 1h}
+      issuer: https://id.test
+      audience: shop
+      forward: {x-user: "${identity.user}"}
+"""
+
+
+def test_in_a_gateway_keys_come_from_an_upstream_and_rules_may_ask_who_it_is():
+    def published(keys):
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(keys), keys)
+
+    with MemoryGateway(CONFIG) as gateway:
+        origin = gateway.upstream("192.0.2.7", 80, [Expect(b"\r\n\r\n"), b"HTTP/1.1 204 No Content\r\n\r\n"])
+        sets = [published(public(RSA)), published(public(OTHER))]
+        gateway.upstream("192.0.2.8", 80, [step for keys in sets for step in (Expect(b"\r\n\r\n"), keys)])
+
+        def ask(key=RSA, **claims):
+            text = token(key=key, **{"exp": time.time() + 60, **claims})
+            head = b"GET /a HTTP/1.1\r\nHost: a.test\r\nX-User: root\r\nAuthorization: Bearer " + text
+            return int(gateway.ask(head + b"\r\n\r\n")[9:12])
+
+        assert ask(groups=["beta"]) == 503, "the upstream is there since a moment"
+        gateway.advance(2)
+        assert (ask(groups=["beta"]), ask(groups=["alpha"]), ask(exp=1)) == (204, 404, 401)
+        assert (ask(OTHER, groups=["beta"]), ask(OTHER, groups=["beta"]), ask(groups=["beta"])) == (401, 204, 401)
+        told = b"".join(connection.received for connection in origin.connections)
+        assert told.count(b"x-user: alice\r\n") == told.count(b"x-user: ") == 2
+        assert b"ey" not in told
