@@ -37,12 +37,14 @@ class Template:
     @ivar text: as the configuration has it.
     """
 
-    __slots__ = ("_bytes", "_runs", "text")
+    __slots__ = ("_bytes", "_one", "_runs", "text")
 
     def __init__(self, text: str, parts: list[str | tuple[Run, Run]]) -> None:
         self.text = text
         self._runs = tuple(part if isinstance(part, str) else part[0] for part in parts)
         self._bytes = tuple(part.encode() if isinstance(part, str) else part[1] for part in parts)
+        # Mostly there is one part, and nothing to join.
+        self._one: Run | None = self._bytes[0] if len(parts) == 1 and callable(self._bytes[0]) else None
 
     def __repr__(self) -> str:
         return f"<Template {self.text!r}>"
@@ -60,7 +62,10 @@ class Template:
         The value of a header field for this exchange, see L{encode}.  What came as bytes (a header, a cookie, the path)
         goes out as those bytes; other text as UTF-8.
         """
-        value = b"".join([part if part.__class__ is bytes else part(exchange) for part in self._bytes])  # type: ignore[operator]
+        if self._one is not None:
+            value: bytes = self._one(exchange)
+        else:
+            value = b"".join([part if part.__class__ is bytes else part(exchange) for part in self._bytes])  # type: ignore[operator]
         return value.translate(None, _CONTROLS).strip(b" ")
 
 

@@ -53,6 +53,10 @@ class Listed:
     def __init__(self, fixed: Container[Any], followed: Sequence[Followed[Any]]) -> None:
         self._fixed, self.followed = fixed, followed
 
+    def shortest(self) -> Container[Any]:
+        """What answers soonest whether something is on it."""
+        return self if self.followed else self._fixed
+
     def __contains__(self, key: object) -> bool:
         if key in self._fixed:
             return True
@@ -85,7 +89,10 @@ class AccessList:
         opens: bool,
         warnings: list[ConfigError],
     ) -> None:
-        self._keys, self._said, self._allow, self._deny = keys, said, allow, deny
+        self._keys, self._said = keys, said
+        # Where nothing comes from elsewhere, one set is asked, without a way round.
+        self._allow = None if allow is None else allow.shortest()
+        self._deny = deny.shortest()
         self._status, self._opens, self.warnings = status, opens, warnings
         lists = {"deny": deny} if allow is None else {"allow": allow, "deny": deny}
         self._followed: list[Followed[Any]] = [each for one in lists.values() for each in one.followed]

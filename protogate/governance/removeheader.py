@@ -27,10 +27,11 @@ class RemoveHeader:
     @param prefixes: beginnings of names, in lower case.
     """
 
-    __slots__ = ("_names", "_prefixes")
+    __slots__ = ("_names", "_parsed", "_prefixes")
 
     def __init__(self, names: frozenset[bytes], prefixes: tuple[bytes, ...]) -> None:
         self._names, self._prefixes = names, prefixes
+        self._parsed = b"cookie" in names or b"cookie".startswith(prefixes)
 
     def process(self, exchange: Exchange) -> None:
         """Take the fields out."""
@@ -44,7 +45,7 @@ class RemoveHeader:
         if len(kept) == len(headers):
             return
         headers[:] = kept
-        if response is None:
+        if response is None and self._parsed:
             exchange.request.forget()
 
 

@@ -29,6 +29,10 @@ Rewrite = Callable[["Exchange", str], str]
 """The new path for an exchange and its path."""
 
 WAYS: Final = ("path", "prefix", "regex")
+KNOWN: Final = 1024
+"""Paths that are remembered; all are forgotten when there are more."""
+LONGEST: Final = 256
+"""Characters of one."""
 _QUOTED: Final = {ord(" "): "%20", ord("?"): "%3F", ord("#"): "%23"}
 """What has a meaning of its own in a request target, but none in what is a path as a whole."""
 
@@ -52,10 +56,11 @@ def target_of(path: str) -> bytes:
 class RewritePath:
     """@param rewrite: makes the new path."""
 
-    __slots__ = ("_rewrite",)
+    __slots__ = ("_known", "_rewrite")
 
     def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
+        self._known: dict[str, bytes] = {}
 
     def process(self, exchange: Exchange) -> None:
         """Change path and target, or leave both alone."""
@@ -66,6 +71,13 @@ class RewritePath:
         after = self._rewrite(exchange, before)
         if after == before:
             return
+        path = self._known.get(after) or self._target(after)
+        _, mark, query = request.target.partition(b"?")
+        request.target = path + mark + query
+        request.path = path.decode("ascii")
+
+    def _target(self, after: str) -> bytes:
+        """L{target_of}, which is remembered for a while."""
         try:
             path = target_of(after)
         except ValueError as error:
@@ -76,9 +88,11 @@ class RewritePath:
                 error="http_request_error",
                 detail="the path cannot be rewritten",
             ) from None
-        _, mark, query = request.target.partition(b"?")
-        request.target = path + mark + query
-        request.path = path.decode("ascii")
+        if len(after) <= LONGEST:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[after] = path
+        return path
 
 
 @implementer(IModuleFactory)

@@ -29,10 +29,11 @@ _FORWARDING: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 class SetRequestHeader:
     """@ivar warnings: fields that do not reach the upstream as they are written here."""
 
-    __slots__ = ("_fields", "warnings")
+    __slots__ = ("_fields", "_parsed", "warnings")
 
     def __init__(self, fields: Fields, warnings: list[ConfigError]) -> None:
         self._fields, self.warnings = fields, warnings
+        self._parsed = not fields.names.isdisjoint((b"host", b"cookie"))
 
     def process(self, exchange: Exchange) -> None:
         """Set the fields."""
@@ -47,7 +48,8 @@ class SetRequestHeader:
         else:
             headers[:] = [field for field in headers if field[0] not in names]
             headers.extend(fields)
-        request.forget()
+        if self._parsed:
+            request.forget()
 
     def _rehost(self, request: Request, fields: list[Field]) -> list[Field]:
         """Set the authority; the fields that are left."""

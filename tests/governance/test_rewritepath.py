@@ -11,7 +11,7 @@ from protogate.config.model import Module
 from protogate.errors import Abort, ConfigError
 from protogate.exchange.pipeline import run
 from protogate.governance.binding import bind
-from protogate.governance.rewritepath import RewritePathFactory
+from protogate.governance.rewritepath import KNOWN, LONGEST, RewritePathFactory
 from protogate.uri import canonical
 
 
@@ -159,3 +159,18 @@ def test_what_cannot_be_built(params, path, message):
 def test_regex_takes_no_template_in_its_replacement(rewrite):
     with pytest.raises(ConfigFaults, match="not evaluated here"):
         rewrite(b"/", regex="a", replacement="${func.requestId}")
+
+
+def test_what_is_remembered_is_bounded(fakes):
+    module = RewritePathFactory().build({"prefix": "/", "replacement": "/new"})
+    for number in range(KNOWN + 10):
+        made = fakes.Exchange(target=b"/%d" % number)
+        made.request.path = f"/{number}"
+        module.process(made)
+        assert made.request.target == b"/new/%d" % number
+    assert 0 < len(module._known) <= KNOWN
+    made = fakes.Exchange(target=b"/" + b"x" * LONGEST)
+    made.request.path = "/" + "x" * LONGEST
+    before = len(module._known)
+    module.process(made)
+    assert len(module._known) == before
