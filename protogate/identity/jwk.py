@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
@@ -42,6 +42,8 @@ _CURVES: Final = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",),
 ALGORITHMS: Final = (*_RSA, *(name for names in _CURVES.values() for name in names))
 """Those with a public key."""
 _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
+_NAMES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
+"""As certificates call the curves."""
 _PEM: Final = re.compile(rb"-----BEGIN (PUBLIC KEY|CERTIFICATE)-----.*?-----END \1-----", re.DOTALL)
 
 
@@ -169,11 +171,11 @@ def _pem(data: bytes) -> list[Key]:
                 public = load_pem_public_key(match[0])
         except (ValueError, UnsupportedAlgorithm) as error:
             raise ValueError(f"it holds something that cannot be read: {error}") from None
+        text = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         if isinstance(public, RSAPublicKey) and public.key_size >= 2048:
-            keys.append(Key(RSAKey.import_key(public), _RSA))
+            keys.append(Key(RSAKey.import_key(text), _RSA))
         elif isinstance(public, Ed25519PublicKey):
-            keys.append(Key(OKPKey.import_key(public), _CURVES["Ed25519"]))
-        elif isinstance(public, EllipticCurvePublicKey):
-            made = ECKey.import_key(public)
-            keys.append(Key(made, _CURVES.get(made.curve_name, ())))
-    return [key for key in keys if key.algorithms]
+            keys.append(Key(OKPKey.import_key(text), _CURVES["Ed25519"]))
+        elif isinstance(public, EllipticCurvePublicKey) and public.curve.name in _NAMES:
+            keys.append(Key(ECKey.import_key(text), _CURVES[_NAMES[public.curve.name]]))
+    return keys
