@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from protogate.config.nearest import hint
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
 from protogate.governance.asking import Question
 from protogate.governance.params import CONNECTION, FRAMING, Fields, Params, shown
@@ -172,8 +173,9 @@ def located(reader: Params, name: str, *default: Place) -> tuple[Place, ...]:
         path = (name, index) if entries is given else (name,)
         kind, value = next(iter(entry.items())) if isinstance(entry, Mapping) and len(entry) == 1 else ("", "")
         if kind not in KINDS:
-            known = ", ".join(f"{{{kind}: name}}" for kind in KINDS)
-            reader.fault(f"expected one of {known}, got {shown(entry)}", *path)
+            known = ", ".join(f"{{{each}: name}}" for each in KINDS)
+            got = f"an unknown place {shown(kind)}; {hint(str(kind), KINDS)}" if kind else shown(entry)
+            reader.fault(f"expected one of {known}, got {got}", *path)
         elif kind == "header":
             found.append(Header(_named(reader, value, *path, kind)))
         elif kind == "query":

@@ -338,6 +338,11 @@ def test_what_is_not_checked_is_warned_of():
     assert warned(issuers=[{"issuer": "a", "keys": {"url": URL}}]) == [("issuers", 0, "audience")]
 
 
+def test_a_place_that_is_none_is_told_with_the_nearest():
+    with pytest.raises(ConfigError, match='got an unknown place "headr"; did you mean "header"'):
+        JwtAuthFactory().build({"keys": {"url": URL}, "from": {"headr": "x"}})
+
+
 def test_faults_of_all_issuers_are_told_together():
     with pytest.raises(ConfigFaults) as caught:
         JwtAuthFactory().build({"issuers": [{"issuer": "a"}, {"keys": {"url": URL}, "leeway": 3}]})
