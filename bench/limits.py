@@ -81,13 +81,16 @@ class Load:
     Requests by the clock.
 
     @ivar counts: answers by status, since the last report.
+    @ivar times: seconds that each answer with 200 took.
     @ivar worst: seconds that an answer took.
     @ivar lost: connections.
+    @ivar held: requests that found no connection.
     """
 
-    def __init__(self, ports: list[int], rate: float) -> None:
-        self._ports, self._rate = ports, rate
+    def __init__(self, ports: list[int], rate: float, connections: int = CONNECTIONS) -> None:
+        self._ports, self._rate, self._connections = ports, rate, connections
         self.idle: list[Connection] = []
+        self.times: list[float] = []
         self.counts: dict[int, int] = {}
         self.worst, self.lost, self.held = 0.0, 0, 0
 
@@ -95,12 +98,14 @@ class Load:
         """One answer."""
         self.counts[status] = self.counts.get(status, 0) + 1
         self.worst = max(self.worst, seconds)
+        if status == 200:
+            self.times.append(seconds)
 
     async def run(self) -> None:
         """Until a line on standard input says so; each line before is answered with a report."""
         loop = asyncio.get_running_loop()
         for port in self._ports:
-            for _ in range(CONNECTIONS):
+            for _ in range(self._connections):
                 await loop.create_connection(lambda: Connection(self), "127.0.0.1", port)
         asking = asyncio.create_task(self._ask())
         reader = asyncio.StreamReader()
@@ -108,8 +113,10 @@ class Load:
         print(flush=True)
         while (await reader.readline()).strip() == b"report":
             counts = {str(status): count for status, count in self.counts.items()}
+            times = sorted(self.times) or [0.0]
             found = {"counts": counts, "worst": self.worst, "lost": self.lost, "held": self.held}
-            self.counts, self.worst, self.lost, self.held = {}, 0.0, 0, 0
+            found |= {"middle": times[len(times) // 2], "late": times[len(times) * 99 // 100]}
+            self.counts, self.times, self.worst, self.lost, self.held = {}, [], 0.0, 0, 0
             print(json.dumps({**found, "at": time.perf_counter()}), flush=True)
         asking.cancel()
 
@@ -128,8 +135,8 @@ class Load:
 class Asker:
     """The load, in a process of its own."""
 
-    def __init__(self, ports: list[int], rate: float) -> None:
-        words = [sys.executable, __file__, "--load", json.dumps(ports), str(rate)]
+    def __init__(self, ports: list[int], rate: float, connections: int = CONNECTIONS) -> None:
+        words = [sys.executable, __file__, "--load", json.dumps(ports), str(rate), str(connections)]
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._read()
 
@@ -358,10 +365,11 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1000, help="requests a second (default: 1000)")
     parser.add_argument("--workers", type=int, default=4, help="of each of two gateways (default: 4)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a phase (default: 10)")
-    parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--load", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.load:
-        asyncio.run(Load(json.loads(options.load[0]), float(options.load[1])).run())
+        ports, rate, connections = options.load
+        asyncio.run(Load(json.loads(ports), float(rate), int(connections)).run())
         return 0
     figures, found = run(options.limit, options.workers, options.seconds)
     print(cells(HEADINGS, *(figure.row() for figure in figures)))

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import limits
+import overload
 from authority import Authority
 from gateways import WITHIN, Gateway, eventually, start
 from neighbours import Neighbours, free_port, need
@@ -178,6 +179,15 @@ def test_a_redis_that_cannot_prove_who_it_is_is_none(store: Store, neighbours: N
     one.says("certificate verify failed")
     assert ask(one.port) == 429
     one.healthy()
+
+
+def test_an_upstream_that_gets_too_much_answers_as_many_and_sooner() -> None:
+    figures, _ = overload.run(places=5, over=3, seconds=6)
+    told = cells(overload.HEADINGS, *(figure.row() for figure in figures))
+    nothing, right, learnt = figures
+    assert (nothing.refused, min(right.refused, learnt.refused) > 0) == (0, True), told
+    assert learnt.answered > nothing.answered / 2, told
+    assert learnt.middle < nothing.middle, told
 
 
 def test_the_limit_holds_under_load_and_redis_may_come_and_go() -> None:
