@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from base64 import urlsafe_b64decode
 
 import pytest
 from hypothesis import given
@@ -247,3 +248,49 @@ def test_no_byte_of_a_good_token_can_be_another(at, change):
     text = GOOD[:at] + bytes([GOOD[at] ^ change]) + GOOD[at + 1 :]
     with pytest.raises(Refused):
         judged(text)
+
+
+JOE = b"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+EXAMPLES = {
+    "RFC 7515, A.1": (
+        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow",
+        b"eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." + JOE + b".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    ),
+    "RFC 7515, A.3": (
+        {
+            "kty": "EC",
+            "crv": "P-256",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+        },
+        b"eyJhbGciOiJFUzI1NiJ9."
+        + JOE
+        + b".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "text"), EXAMPLES.values(), ids=EXAMPLES)
+def test_the_examples_of_the_rfc(key, text):
+    if isinstance(key, str):
+        keys, allowed = jwk.secret(urlsafe_b64decode(key + "==")), frozenset(["HS256"])
+    else:
+        keys, allowed = jwk.parse(json.dumps({"keys": [key]}).encode()), ALLOWED
+    read = Token(text)
+    read.verify(keys, allowed)
+    demands = Demands(issuers=frozenset(["joe"]), leeway=0)
+    assert demands.judge(read, 1300819379) == 1300819380
+    with pytest.raises(Refused, match="it is over"):
+        demands.judge(read, 1300819380)
+    assert read.claims["http://example.com/is_root"] is True
+
+
+def test_the_signature_of_ed25519_that_its_rfc_shows():
+    """RFC 8037, A.4: what is signed there is no token."""
+    public_key = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    (key,) = jwk.parse(json.dumps({"keys": [public_key]}).encode()).find(None, "EdDSA")
+    text = b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc"
+    made = b"hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
+    assert key.verifies("EdDSA", text, urlsafe_b64decode(made + b"=="))
+    with pytest.raises(Refused, match="its claims"):
+        Token(text + b"." + made)
