@@ -367,7 +367,7 @@ class Client(Link):
         if stream.expect and now >= stream.moved + CONTINUE:
             self._go(stream)
         held = self.queued(stream)
-        if held and stall:
+        if stall and (held or stream.finished):
             if held != stream.held:
                 stream.held, stream.moved = held, now
             due = stream.moved + stall - now

@@ -10,6 +10,7 @@ An engine has that part of C{ngh2.Connection}'s interface:
     send_data(number, bytes)       end_stream(number)          queued_body_size(number): bytes taken but not framed
     reset_stream(number, code)     ping(eight bytes)           acknowledge_received_data(bytes, number)
     remote_settings: a mapping     can_send_request: False as soon as a GOAWAY was read
+    remote_window_size, stream_remote_window_size(number): above 0 where END_STREAM alone may leave
     want_read: False as soon as what was taken of data_to_send() ends the connection
 
 Rules

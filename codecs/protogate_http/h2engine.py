@@ -172,6 +172,14 @@ class H2Engine:
         """Whether the server still takes any."""
         return not (self._over or self._leaves)
 
+    remote_window_size = (
+        1  # that of a peer, where ngh2 would not send so much as END_STREAM; here that is never held back
+    )
+
+    def stream_remote_window_size(self, number: int) -> int:
+        """The same of a stream."""
+        return 1
+
     @property
     def want_read(self) -> bool:
         """Whether the connection goes on."""

@@ -362,7 +362,7 @@ class Link(Connection):
         for stream in late:
             if stream.number not in self.streams:
                 continue
-            if self.queued(stream):
+            if self.queued(stream) or self._stuck(stream):
                 self.late_ones.append(stream)
             else:
                 stream.given_up()
@@ -376,6 +376,14 @@ class Link(Connection):
             return int(self.engine.queued_body_size(stream.number))
         except ERRORS:
             return 0
+
+    def _stuck(self, stream: Stream) -> bool:
+        """Whether its END_STREAM may be there still: ngh2 sends not even that into a window of 0."""
+        engine = self.engine
+        try:
+            return bool(engine.remote_window_size <= 0 or engine.stream_remote_window_size(stream.number) <= 0)
+        except ERRORS:
+            return False
 
     def block(self, stream: Stream) -> None:
         """Pause its body until the engine holds less."""

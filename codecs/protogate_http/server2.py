@@ -306,7 +306,7 @@ class Server(Link):
         """Of one request: what its client takes, and what it sends."""
         left, stall = inf, times.client_stall
         held = self.queued(stream)
-        if held and stall:
+        if stall and (held or stream.finished):
             if held != stream.held:
                 stream.held, stream.moved = held, now
             due = stream.moved + stall - now

@@ -220,14 +220,20 @@ class Stream:
 
     def done(self) -> None:
         """Both directions ended cleanly."""
-        if self.came and self.writing == ENDED:
-            self.link.watch(self.link.look())  # when its last byte has left, the engine will tell
-        elif self.writing == CUT:  # the peer answered without waiting for the rest
+        if self.writing == CUT:  # the peer answered without waiting for the rest
             self.cancel(CANCEL)
-        else:  # so did we: RST_STREAM once END_STREAM has left, not instead of it (RFC 9113, 8.1)
-            link = self.link
+            return
+        link = self.link
+        self.moved = link.now()
+        link.watch(link.look())  # when its last byte has left, the engine will tell
+        if not self.came:  # we answered without waiting: RST_STREAM behind END_STREAM (RFC 9113, 8.1)
             link.late_ones.append(self)
             link.due()
+
+    @property
+    def finished(self) -> bool:
+        """Nothing is left of it but what the engine has: some bytes, or an END_STREAM alone."""
+        return self.writing == ENDED and self.reading != OPEN
 
     def given_up(self) -> None:
         """END_STREAM has left, and the rest of what comes is of no use."""

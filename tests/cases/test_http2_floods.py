@@ -275,6 +275,31 @@ def test_small_answers_that_no_window_lets_out_take_the_place_of_requests(engine
         assert len([code for code in client.resets.values() if code == CANCEL]) == 10
 
 
+def test_an_end_that_no_window_lets_out_is_waited_for_and_no_longer_than_that(engine: str) -> None:
+    """ngh2 sends not even END_STREAM into a window of 0; h2 does, as it may (RFC 9113, 6.9.1)."""
+
+    def begins(asked: Asked) -> bytes:
+        return res(asked.stream, end=False)
+
+    with Two(engine, begins, early=True, timeouts={"clientStall": "10s"}) as two:
+        client = two.client({WINDOW: 0})
+        client.send(req(1), req(3, b"/", b"POST", end=False), req(5), req(7, b"/", b"POST", end=False))
+        for which in range(4):
+            two.reply(data(two.asked[which].stream, b"", True), which=which)
+        client.send(window(1, 1), window(3, 1))
+        assert [client.message(number).ended for number in (1, 3)] == [True, True]
+        assert client.resets.get(3, 0) == 0, "the upload is not waited for, behind the end and not instead of it"
+        if engine == "ngh2":
+            assert [client.message(number).ended for number in (5, 7)] == [False, False]
+            assert not {5, 7} & set(client.resets), "an answer without its end must not look whole"
+        two.advance(12)
+        (server,) = two.links("Server")
+        assert not server.streams
+        if engine == "ngh2":
+            assert [client.resets[number] for number in (5, 7)] == [CANCEL, CANCEL]
+            assert two.counts("client_stall_timeout") == 2
+
+
 @pytest.mark.parametrize("method", [b"HEAD", b"GET"])
 def test_who_reads_no_answers_gets_no_more_than_so_many(engine: str, method: bytes) -> None:
     """CVE-2019-9517: also of answers that are nothing but a head."""
