@@ -11,28 +11,21 @@ from protogate.message import Field, Headers
 
 OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 """Fields by which some origins take a GET for something else."""
-UNSAID: Final = frozenset(
-    (
-        b"x-forwarded-host",
-        b"x-forwarded-prefix",
-        b"x-forwarded-scheme",
-        b"x-forwarded-server",
-        b"x-host",
-        b"x-original-host",
-        b"x-original-url",
-        b"x-rewrite-url",
-    )
+REWRITES: Final = frozenset((b"x-original-url", b"x-rewrite-url", b"x-original-host", b"x-host"))
+"""Fields by which some origins take a URI for another one, and which nobody has a good reason to send."""
+TOLD: Final = frozenset(
+    (b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-prefix", b"x-forwarded-scheme", b"x-forwarded-server")
 )
 """
-Fields by which some origins take a URI for another one, and do not say so in C{Vary}.  Answers to requests with one of
-them are for requests with the same.
+What proxies in front say, some origins write into their answers, and nobody names in C{Vary}: answers to requests with
+one of them are for requests with the same.
 """
-CERTIFICATES: Final = frozenset((b"client-cert", b"x-forwarded-client-cert"))
-"""Fields that say whose certificate a connection has: credentials always."""
-_ALWAYS: Final = frozenset((b"authorization", b"proxy-authorization")) | CERTIFICATES
+ALWAYS: Final = frozenset((b"authorization", b"proxy-authorization", b"client-cert", b"x-forwarded-client-cert"))
+"""Fields that say who asks, whatever the configuration says."""
 _OTHERS: Final = (
-    frozenset((b"cache-control", b"pragma", b"range", b"if-range")) | CONDITIONS | STRICT | OVERRIDES | UNSAID
+    frozenset((b"cache-control", b"pragma", b"range", b"if-range")) | CONDITIONS | STRICT | OVERRIDES | REWRITES | TOLD
 )
+_BEYOND: Final = STRICT | OVERRIDES | REWRITES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +35,7 @@ class Asked:
     @ivar conditions: lines that a cache may answer.
     @ivar beyond: it asks what only the origin can answer.
     @ivar somebody: it says who asks.
-    @ivar extra: what tells its answers apart besides.
+    @ivar told: what a proxy in front says, if one it is.
     """
 
     wishes: Control = NOTHING
@@ -51,7 +44,7 @@ class Asked:
     if_range: bytes | None = None
     beyond: bool = False
     somebody: bool = False
-    extra: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 PLAIN: Final = Asked()
@@ -59,7 +52,7 @@ PLAIN: Final = Asked()
 
 def watched(credentials: frozenset[bytes]) -> frozenset[bytes]:
     """Names of fields that say something to a cache."""
-    return _OTHERS | _ALWAYS | credentials
+    return _OTHERS | ALWAYS | credentials
 
 
 def asked(headers: Headers, names: frozenset[bytes], obey: bool) -> Asked:
@@ -89,7 +82,7 @@ def asked(headers: Headers, names: frozenset[bytes], obey: bool) -> Asked:
         [each for each in found if each[0] in CONDITIONS],
         None if ranges is None else b",".join(ranges),
         b",".join(conditions) or None,
-        any(name in STRICT or name in OVERRIDES for name in said),
+        any(name in _BEYOND for name in said),
         any(name not in _OTHERS for name in said),
-        tuple(f"{name!r}={said[name]!r}" for name in sorted(said) if name in UNSAID),
+        tuple(f"{name!r}={said[name]!r}" for name in sorted(said) if name in TOLD),
     )

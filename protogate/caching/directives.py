@@ -22,7 +22,7 @@ LONGEST: Final = 256
 """Bytes of a text whose reading is remembered."""
 
 _DIRECTIVE: Final = re.compile(
-    rb"[ \t,]*+([!#$%&'*+\-.^_`|~0-9A-Za-z]++)(?:[ \t]*+(=)[ \t]*+(?:\"((?:[^\"\\]|\\.)*+)\"|([^,\" \t]*+)))?+([^,]*+)",
+    rb"[ \t,]*+([!#$%&'*+\-.^_`|~0-9A-Za-z]++)(?:(=)(?:\"((?:[^\"\\]|\\.)*+)\"|([^,\" \t]*+)))?+([^,]*+)",
     re.DOTALL,
 )
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
@@ -58,6 +58,11 @@ class Control:
     max_stale: int | None = None
     stale_while_revalidate: int | None = None
     stale_if_error: int | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Others may have it, whoever asked for it (RFC 9111, 3.5)."""
+        return self.public or self.s_maxage is not None or self.must_revalidate
 
 
 NOTHING: Final = Control()

@@ -93,7 +93,7 @@ def first_age(headers: Headers, now: float, delay: float) -> float:
     """
     ages = headers.all(b"age")
     said = seconds(ages[0].partition(b",")[0].strip(b" \t")) if ages else None
-    return max(0.0, now - _made(headers, now), 0.0 if said is None else said + delay)
+    return max(0.0, int(now) - _made(headers, int(now)), 0.0 if said is None else said + delay)
 
 
 def _made(headers: Headers, now: float) -> float:

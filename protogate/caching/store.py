@@ -17,8 +17,10 @@ from protogate.message import Headers
 
 Uri = tuple[bytes, bytes, bytes]
 """Scheme, authority in lower case, and what is asked of it."""
+Key = tuple[Uri, Place, bool]
+"""What requests share an answer, as far as one can tell beforehand; True = they say who asks."""
 VARIANTS: Final = 32
-"""Answers to one URI; the oldest goes when there are more."""
+"""Answers to one URI; the one that nobody has asked for longest goes when there are more."""
 ALONE: Final = 16_384
 """URIs that are remembered to have no answer for several requests."""
 
@@ -33,11 +35,11 @@ class Store:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.used = self.coming = self.evicted = 0
+        self.used = self.coming = self.evicted = self._uses = 0
         self._shelves: dict[Uri, list[Stored]] = {}
         self._order: OrderedDict[Stored, int] = OrderedDict()  # their sizes; the one that goes first is first
         self._groups: dict[tuple[bytes, bytes, str], set[Stored]] = {}
-        self._alone: OrderedDict[tuple[Uri, Place], float] = OrderedDict()
+        self._alone: OrderedDict[Key, float] = OrderedDict()
         self._changed: OrderedDict[Uri | tuple[bytes, bytes], float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -56,6 +58,8 @@ class Store:
         for stored in reversed(shelf):
             if stored.place == place and (not stored.names or stored.matches(request)):
                 self._order.move_to_end(stored)
+                self._uses += 1
+                stored.used = self._uses
                 return stored
         return None
 
@@ -71,9 +75,11 @@ class Store:
             self.drop(one)
         shelf = self._shelves.setdefault(stored.uri, shelf)
         if len(shelf) >= VARIANTS:
-            self.drop(shelf[0])
+            self.drop(min(shelf, key=lambda one: one.used))
             shelf = self._shelves.setdefault(stored.uri, shelf)
         shelf.append(stored)
+        self._uses += 1
+        stored.used = self._uses
         self._order[stored] = 0
         for group in stored.groups:
             self._groups.setdefault((*stored.uri[:2], group), set()).add(stored)
@@ -154,24 +160,23 @@ class Store:
 
     # -- what several requests cannot share
 
-    def set_alone(self, uri: Uri, place: Place, until: float) -> None:
+    def set_alone(self, key: Key, until: float) -> None:
         """Until then nobody need wait for somebody else's answer."""
-        key = (uri, place)
         self._alone.pop(key, None)
         self._alone[key] = until
         if len(self._alone) > ALONE:
             self._alone.popitem(last=False)
 
-    def alone(self, uri: Uri, place: Place, now: float) -> bool:
+    def alone(self, key: Key, now: float) -> bool:
         """Whether everybody has to ask for themselves."""
-        until = self._alone.get((uri, place))
+        until = self._alone.get(key)
         if until is None:
             return False
         if until > now:
             return True
-        del self._alone[uri, place]
+        del self._alone[key]
         return False
 
-    def not_alone(self, uri: Uri, place: Place) -> None:
+    def not_alone(self, key: Key) -> None:
         """There is an answer to share."""
-        self._alone.pop((uri, place), None)
+        self._alone.pop(key, None)

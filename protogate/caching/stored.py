@@ -15,11 +15,9 @@ from protogate.caching.directives import Control
 from protogate.caching.freshness import Freshness, first_age
 from protogate.message import Field, Headers
 
-UNKEPT: Final = frozenset(
-    (b"proxy-authenticate", b"proxy-authentication-info", b"proxy-authorization", b"clear-site-data", b"age")
-)
+UNKEPT: Final = frozenset((b"proxy-authenticate", b"proxy-authentication-info", b"proxy-authorization", b"age"))
 """Fields of an answer that are for one client, or one moment (RFC 9111, 3.1)."""
-OWN: Final = frozenset((b"content-encoding", b"content-length", b"content-range", b"content-type", *UNKEPT))
+OWN: Final = frozenset((b"content-encoding", b"content-length", b"content-md5", b"content-range", *UNKEPT))
 """What a 304 does not change of what is kept: it is about the content that is here (RFC 9111, 3.2)."""
 BASE: Final = 1024
 """Bytes that an answer takes besides its content and its fields."""
@@ -39,6 +37,8 @@ class Stored:
     @ivar headers: without those of L{UNKEPT}.
     @ivar born: when it was made, on the clock that only goes forward.
     @ivar groups: RFC 9875.
+    @ivar hold: until then it is not asked again in the background whether it is still good.
+    @ivar used: a number that grows with each use of the memory, as it was when this was used.
     @ivar broken: until then its origin is taken to fail still, as it did when it was last asked.
     """
 
@@ -49,11 +49,13 @@ class Stored:
         "control",
         "groups",
         "headers",
+        "hold",
         "lifetime",
         "names",
         "place",
         "status",
         "uri",
+        "used",
         "values",
     )
 
@@ -71,19 +73,21 @@ class Stored:
         self.uri, self.place, self.status, self.names, self.values = uri, place, status, names, values
         self.headers = Headers([field for field in headers if field[0] not in UNKEPT])
         self.content = content
-        self.control, self.lifetime, self.born, self.broken = Control(), 0.0, 0.0, 0.0
+        self.control, self.lifetime, self.born = Control(), 0.0, 0.0
+        self.broken = self.hold = 0.0
         self.groups: frozenset[str] = frozenset()
+        self.used = 0
 
     def stamp(self, headers: Headers, freshness: Freshness, now: float, wall: float, delay: float) -> None:
         """It has come, or has been found to be still good, just now; see L{first_age}."""
         self.control, self.lifetime = freshness.control, freshness.lifetime
         self.born = now - first_age(headers, wall, delay)
 
-    def freshen(self, headers: Headers) -> None:
-        """What a 304 says of it (RFC 9111, 3.2)."""
+    def merged(self, headers: Headers) -> Headers:
+        """Its fields, with what a 304 says of them (RFC 9111, 3.2)."""
         fields = [field for field in headers if field[0] not in OWN]
         names = {name for name, _ in fields}
-        self.headers = Headers([field for field in self.headers if field[0] not in names] + fields)
+        return Headers([field for field in self.headers if field[0] not in names] + fields)
 
     def matches(self, request: Headers) -> bool:
         """Whether the selecting fields are the same."""

@@ -27,6 +27,8 @@ NEVER: Final = frozenset((206, 304, 401, 407, 425, 428, 429, 431, 511))
 Part of an answer; what is about what the client has; and what RFC 6585 and RFC 8470 forbid to keep, or what is only
 about who asks.
 """
+CREDENTIALS: Final = "credentials"
+"""Why an answer is not kept that another request might have had kept."""
 VARIABLES: Final = 16
 """Selecting fields that an answer may have."""
 
@@ -55,13 +57,12 @@ def unfit(response: Response, freshness: Freshness, policy: Policy, somebody: bo
     @param somebody: the request says who asks.
     """
     control, status = freshness.control, response.status
-    said = control.public or control.s_maxage is not None or control.must_revalidate
     reasons = (
         (control.must_understand and status not in UNDERSTOOD, "not-understood"),
         (status in NEVER or status < 200, "status"),
         (control.no_store and not control.must_understand, "no-store"),
         (control.private, "private"),
-        (somebody and not said, "credentials"),
+        (somebody and not control.shared, CREDENTIALS),
         (not policy.strip and response.headers.get(b"set-cookie") is not None, "set-cookie"),
         (not freshness.explicit and freshness.lifetime <= 0.0, "not-explicit"),
     )

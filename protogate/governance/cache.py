@@ -20,13 +20,13 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from protogate.caching import answering
-from protogate.caching.asked import Asked, asked, watched
+from protogate.caching.asked import ALWAYS, Asked, asked, watched
 from protogate.caching.changed import Changed
 from protogate.caching.flight import Flight
-from protogate.caching.freshness import Guess
-from protogate.caching.store import Store, Uri
+from protogate.caching.freshness import Guess, freshness_of
+from protogate.caching.store import Key, Store, Uri
 from protogate.caching.stored import Place, Stored, usable
-from protogate.caching.storing import Policy
+from protogate.caching.storing import Policy, unfit
 from protogate.errors import CLIENT, Abort
 from protogate.expression.template import Template
 from protogate.governance.cacheagain import again
@@ -53,8 +53,6 @@ WAIT: Final = 1.0
 """Seconds, unless said otherwise; less than the time that a module has."""
 WAITING: Final = 1000
 """Requests that wait for the same answer; further ones ask for themselves."""
-PAUSE: Final = 1.0
-"""Seconds between two questions in the background whether an answer is still good."""
 UNCACHED: Final = Abort(
     "cache: the client takes only what is kept, and there is no such answer",
     CLIENT,
@@ -85,8 +83,9 @@ class Terms:
 class Cache:
     """
     @ivar store: what is kept.
-    @ivar flights: what is being asked, by URI and place.
+    @ivar flights: what is being asked.
     @ivar terms: see L{Terms}.
+    @ivar credentials: fields of requests that say who asks.
     @ivar object: bytes of content that is kept.
     @ivar excuse: seconds that what is stale is used while its origin fails, where that says nothing.
     """
@@ -103,9 +102,10 @@ class Cache:
         self.terms, self.object, self.excuse = terms, size, excuse
         self._memory, self._wait, self._tell = memory, wait, tell
         self._names = watched(terms.policy.credentials)
+        self.credentials = ALWAYS | terms.policy.credentials
         self._places = Places(by)
         self.store = Store(memory)
-        self.flights: dict[tuple[Uri, Place], Flight] = {}
+        self.flights: dict[Key, Flight] = {}
         self._means: Means | None = None
 
     # -- ILiveModule
@@ -143,7 +143,7 @@ class Cache:
             self._pass(exchange, "bypass")
             return None
         said = asked(request.headers, self._names, self.terms.obey)
-        place = self._places.of(exchange, said.extra)
+        place = self._places.of(exchange, said.told)
         if place is None or said.beyond or said.wishes.no_store:
             self._pass(exchange, "bypass", said)
             return None
@@ -172,9 +172,9 @@ class Cache:
 
     def _ask(self, visit: Visit) -> Deferred[Response | None] | None:
         """Have the upstream asked, once for all who want the same."""
-        key = (visit.uri, visit.place)
+        key = visit.key
         self.count("miss")
-        if not self._wait or self.store.alone(*key, visit.exchange.wheel.now()):
+        if not self._wait or self.store.alone(key, visit.exchange.wheel.now()):
             visit.go()
             return None
         flight = self.flights.get(key)
@@ -187,21 +187,16 @@ class Cache:
             return None
         return flight.wait(visit.exchange.wheel, self._wait).addCallback(visit.told, flight)
 
-    def landed(self, uri: Uri, place: Place, flight: Flight) -> None:
+    def landed(self, key: Key, flight: Flight) -> None:
         """Nobody waits for it any more."""
-        if self.flights.get((uri, place)) is flight:
-            del self.flights[uri, place]
+        if self.flights.get(key) is flight:
+            del self.flights[key]
 
     def _ask_behind(self, exchange: Exchange, stored: Stored, said: Asked) -> None:
         """Ask in the background whether it is still good."""
-        key = (stored.uri, stored.place)
-        now = exchange.wheel.now()
-        if key in self.flights or stored.broken > now:
-            return
-        stored.broken = now + PAUSE  # not again at once, whatever comes of it
-        flight = self.flights[key] = Flight()
-        self.count("asked_behind")
-        again(self, exchange, stored, said, flight)
+        if stored.hold <= exchange.wheel.now():
+            self.count("asked_behind")
+            again(self, exchange, stored, said)
 
     def broken(self, stored: Stored, said: Asked, now: float) -> bool:
         """Whether its origin failed a moment ago, and it may be used instead."""
@@ -213,6 +208,7 @@ class Cache:
         """What is kept, for one client."""
         now = exchange.wheel.now()
         status = b""
+        exchange.notes["cache"] = how or "hit"
         if self._tell:
             status = self.status(exchange, how or "hit", f"ttl={int(-stored.stale_for(now))}")
         return answering.answer(stored, said, exchange.request.method == b"HEAD", now, time.time(), status)
@@ -224,7 +220,8 @@ class Cache:
         return "; ".join((identifier, *words)).encode("latin-1")
 
     def tell(self, exchange: Exchange, response: Response, *words: str) -> None:
-        """Let the client know what was done."""
+        """Let the record and the client know what was done."""
+        exchange.notes["cache"] = "; ".join(words)
         if self._tell:
             response.headers.append((b"cache-status", self.status(exchange, *words)))
 
@@ -241,14 +238,37 @@ class Cache:
         if response is None or not response.protocol:
             return
         if stored is not None and exchange.request.method == b"HEAD" and response.status == stored.status:
-            self._compare(stored, response)
+            self._compare(stored, response, exchange)
         self.tell(exchange, response, f"fwd={why}", f"fwd-status={response.status}")
 
-    def _compare(self, stored: Stored, response: Response) -> None:
+    def _compare(self, stored: Stored, response: Response, exchange: Exchange) -> None:
         """An answer to HEAD tells whether what is kept is still the same (RFC 9111, 4.3.5)."""
-        if not stored.is_same(response.headers):
+        why = "" if stored.is_same(response.headers) else "changed"
+        why = why or self.freshen(stored, response, exchange, somebody=False)
+        if why:
             self.store.drop(stored)
             self.count("invalidated")
+
+    def freshen(
+        self, stored: Stored, response: Response, exchange: Exchange, somebody: bool, delay: float = 0.0
+    ) -> str:
+        """
+        What is kept has been found to be still good.
+
+        @param response: says so.
+        @param somebody: the request says who asked.
+        @param delay: seconds since then.
+        @return: why it may not be kept with what the response says; then it is as it was.
+        """
+        terms, wall = self.terms, time.time()
+        headers = stored.merged(response.headers)
+        freshness = freshness_of(stored.status, headers, terms.policy.targeted, terms.guess, wall)
+        why = unfit(Response(stored.status, headers), freshness, terms.policy, somebody)
+        if not why:
+            stored.headers = headers
+            stored.stamp(response.headers, freshness, exchange.wheel.now(), wall, delay)
+            self.store.weigh(stored)
+        return why
 
     def _changed(self, changed: Changed, exchange: Exchange) -> None:
         """Something may have been changed (RFC 9111, 4.4)."""

@@ -8,28 +8,31 @@ front of it have had their say, and the answer goes to nobody.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.caching.asked import Asked
+from protogate.caching.asked import PLAIN, Asked
 from protogate.caching.conditions import CONDITIONS
 from protogate.caching.drain import Drain
-from protogate.caching.flight import Flight
 from protogate.caching.stored import Stored
 from protogate.exchange.exchange import Exchange
 from protogate.governance.cachevisit import DRAINED, Visit
 from protogate.interfaces import IRouter
 from protogate.message import Headers, Request, Response
+from protogate.wheel import Wheel
 
 if TYPE_CHECKING:
     from protogate.exchange.plan import Plan
     from protogate.governance.cache import Cache
     from protogate.routing.rules import Route
 
-_DROPPED = CONDITIONS | {b"cache-control", b"pragma", b"range", b"if-range"}
+PAUSE: Final = 1.0
+"""Seconds between two questions about the same answer."""
+_DROPPED: Final = CONDITIONS | {b"cache-control", b"pragma", b"range", b"if-range"}
 
 
 @implementer(IRouter)
@@ -44,27 +47,32 @@ class _Same:
         return self.chosen
 
 
-def again(cache: Cache, exchange: Exchange, stored: Stored, asked: Asked, flight: Flight) -> None:
+def again(cache: Cache, exchange: Exchange, stored: Stored, asked: Asked) -> None:
     """
     Ask.
 
-    @param exchange: of a client that is given what is kept.
-    @param flight: ends with the answer.
+    @param exchange: of a client that is given what is kept.  Who that is the upstream is told only where its answer
+        may be kept for others even so.
     """
-    first = exchange.request
-    headers = Headers([field for field in first.headers if field[0] not in _DROPPED])
+    first, dropped = exchange.request, _DROPPED
+    if not stored.control.shared:
+        dropped = _DROPPED | cache.credentials
+    headers = Headers([field for field in first.headers if field[0] not in dropped])
     request = Request(
         b"GET", first.target, headers, None, first.authority, first.scheme, protocol=first.protocol, peer=first.peer
     )
     request.service = first.service
     assert exchange.route is not None
     other = Exchange(request, _plan(cache, exchange.plan, exchange.route), exchange.listener)
-    other.identity = exchange.identity
-    said = Asked(somebody=asked.somebody, extra=asked.extra)
-    Visit(cache, other, stored.uri, stored.place, said, stored, "stale").lead(flight)
+    said = PLAIN
+    if stored.control.shared:
+        other.identity, said = exchange.identity, Asked(somebody=asked.somebody)
+    stored.hold = exchange.wheel.now() + DRAINED
+    other.after(partial(_over, stored, exchange.wheel))
+    Visit(cache, other, stored.uri, stored.place, said, stored, "stale").go()
     answer = other.begin()
     if isinstance(answer, Deferred):
-        answer.addCallbacks(_read, _over, callbackArgs=(other,), errbackArgs=(other,))
+        answer.addCallbacks(_read, _failed, callbackArgs=(other,), errbackArgs=(other,))
     else:
         _read(answer, other)
 
@@ -77,8 +85,12 @@ def _read(response: Response, exchange: Exchange) -> None:
         Drain(body, exchange.wheel, DRAINED, lambda: exchange.request.closed(None)).begin()
 
 
-def _over(failure: Failure, exchange: Exchange) -> None:
+def _failed(failure: Failure, exchange: Exchange) -> None:
     exchange.request.closed(None)
+
+
+def _over(stored: Stored, wheel: Wheel) -> None:
+    stored.hold = wheel.now() + PAUSE
 
 
 def _plan(cache: Cache, plan: Plan, route: Route) -> Plan:

@@ -12,10 +12,10 @@ from protogate.caching.conditions import CONDITIONS, tag_of, unmodified, validat
 from protogate.caching.content import PIECE, Content, Fill
 from protogate.caching.drain import Drain
 from protogate.caching.flight import GO, LEAD, LOOK, Flight, Word
-from protogate.caching.freshness import Freshness, freshness_of
-from protogate.caching.store import Uri
+from protogate.caching.freshness import freshness_of
+from protogate.caching.store import Key, Uri
 from protogate.caching.stored import Place, Stored, usable
-from protogate.caching.storing import selected, unfit
+from protogate.caching.storing import CREDENTIALS, selected, unfit
 from protogate.errors import CLIENT
 from protogate.interfaces import IBody
 from protogate.message import Headers, Response
@@ -45,6 +45,7 @@ class Visit:
     @ivar uri: what it is about.
     @ivar place: what it is about, too.
     @ivar asked: what the request says.
+    @ivar key: with whom it may share an answer.
     @ivar stored: what is kept for it, and cannot be used as it is; or None.
     """
 
@@ -53,6 +54,7 @@ class Visit:
     ) -> None:
         """@param why: C{fwd} of C{Cache-Status}."""
         self.exchange, self.uri, self.place, self.asked, self.stored = exchange, uri, place, asked, stored
+        self.key: Key = (uri, place, asked.somebody or exchange.identity is not None)
         self._cache, self._why = cache, why
         self._headers = exchange.request.headers
         self._conditions = asked.conditions
@@ -60,6 +62,7 @@ class Visit:
         self._flight: Flight | None = None
         self._asks = False  # the upstream has been sent validators of ours
         self._over = False
+        self._filling = False  # those who wait wait for the content
 
     # -- before the upstream is asked
 
@@ -69,7 +72,7 @@ class Visit:
         request = exchange.request
         self._began = exchange.wheel.now()
         self._headers = Headers(request.headers)
-        if stored is None and cache.store.alone(self.uri, self.place, self._began):
+        if stored is None and cache.store.alone(self.key, self._began):
             self._conditions = []  # the origin answers them: nothing is kept anyway
         elif self._conditions:
             request.headers[:] = [field for field in request.headers if field[0] not in CONDITIONS]
@@ -105,8 +108,8 @@ class Visit:
 
     def _left(self) -> None:
         """The exchange is over."""
-        if not self._over:
-            self._over = True
+        self._over = True
+        if not self._filling:
             self._fail()
 
     # -- the answer
@@ -153,17 +156,14 @@ class Visit:
         if response.body is not None:
             response.body.stopProducing()
         before, tag = tag_of(stored.headers), tag_of(response.headers)
-        stored.freshen(response.headers)
-        freshness = self._stamp(stored, response)
-        keep = not unfit(Response(stored.status, stored.headers), freshness, cache.terms.policy, self.asked.somebody)
-        if not keep or (tag is not None and before is not None and weakly(tag) != weakly(before)):
-            cache.store.drop(stored)
-            self._land(GO)
-        else:
+        why = "changed" if tag and before and weakly(tag) != weakly(before) else ""
+        why = why or cache.freshen(stored, response, exchange, self._somebody, exchange.wheel.now() - self._began)
+        if not why:
             cache.count("revalidated")
-            cache.store.weigh(stored)
             self._share(stored)
-            self._land(LOOK)
+        elif why != CREDENTIALS:
+            cache.store.drop(stored)  # it is about something else, or nothing for others any more: given this once
+        self._land(GO if why else LOOK)
         return cache.give(exchange, stored, self.asked, f"fwd={self._why}; fwd-status=304")
 
     def _judge(self, response: Response) -> Response | None:
@@ -172,8 +172,7 @@ class Visit:
         store, policy = cache.store, cache.terms.policy
         wall = time.time()
         freshness = freshness_of(response.status, response.headers, policy.targeted, cache.terms.guess, wall)
-        somebody = self.asked.somebody or exchange.identity is not None
-        why = unfit(response, freshness, policy, somebody)
+        why = unfit(response, freshness, policy, self._somebody)
         names = None if why else selected(response.headers, self._headers, exchange.request.headers)
         if not why and names is None:
             why = "vary"
@@ -183,26 +182,27 @@ class Visit:
         if not why and length and not store.reserve(length):
             why = "no-room"
         if why or names is None:
-            return self._unkept(response, why)
+            self._unkept(response, why)
+            return None
         fields = [field for field in response.headers if not (policy.strip and field[0] == b"set-cookie")]
         content = None if response.body is None else Content(length)
         made = Stored(self.uri, self.place, response.status, fields, *names, content)
         made.groups = groups.groups(response.headers.all(b"cache-groups"))
-        self._stamp(made, response, freshness)
+        now = exchange.wheel.now()
+        made.stamp(response.headers, freshness, now, wall, now - self._began)
         return self._keep(response, made)
 
-    def _unkept(self, response: Response, why: str) -> Response | None:
+    def _unkept(self, response: Response, why: str) -> None:
         cache = self._cache
         if response.status < 500:
-            if self.stored is not None:
+            if self.stored is not None and why != CREDENTIALS:
                 cache.store.drop(self.stored)  # there is a newer one
-            cache.store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+            cache.store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
             self._land(GO)
         else:
             self._fail()
         cache.count("not_stored")
         cache.tell(self.exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", f"detail={why}")
-        return self._conditional(response)
 
     def _keep(self, response: Response, made: Stored) -> Response | None:
         cache, content, body = self._cache, made.content, response.body
@@ -218,36 +218,29 @@ class Visit:
             # It is known to fit: whoever wants the same reads along.
             self._stored(made)
             self._land(LOOK)
+        self._filling = self._flight is not None
         other = self._conditional(response, copy)
         if other is not None:
             keeping.drain(copy, self.exchange.wheel)
         fill.begin()
         return other
 
-    def _conditional(self, response: Response, copy: object = None) -> Response | None:
+    def _conditional(self, response: Response, copy: IBody | None = None) -> Response | None:
         """
         304, for a client that has it already.
 
         @param copy: the body, where somebody else sees to it.
         """
-        if (
-            response.status != 200
-            or not self._conditions
-            or not unmodified(self._conditions, response.headers, time.time())
-        ):
+        headers = response.headers
+        if not self._conditions or response.status != 200 or headers.get(b"set-cookie") is not None:
+            return None
+        if not unmodified(self._conditions, headers, time.time()):
             return None
         if response.body is not None and response.body is not copy:
             response.body.stopProducing()
-        return not_modified(response.headers)
+        return not_modified(headers)
 
     # -- what is kept
-
-    def _stamp(self, stored: Stored, response: Response, freshness: Freshness | None = None) -> Freshness:
-        now, wall, terms = self.exchange.wheel.now(), time.time(), self._cache.terms
-        if freshness is None:
-            freshness = freshness_of(stored.status, stored.headers, terms.policy.targeted, terms.guess, wall)
-        stored.stamp(response.headers, freshness, now, wall, now - self._began)
-        return freshness
 
     def _stored(self, made: Stored) -> None:
         store = self._cache.store
@@ -260,9 +253,14 @@ class Visit:
         """Whether the next ones may wait for each other."""
         store = self._cache.store
         if stored.lifetime > 0.0 and not stored.control.no_cache:
-            store.not_alone(self.uri, self.place)
+            store.not_alone(self.key)
         else:
-            store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+            store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
+
+    @property
+    def _somebody(self) -> bool:
+        """Whether the upstream may know who asked; a module behind this one may have found it out."""
+        return self.key[2] or self.exchange.identity is not None
 
     # -- those who wait
 
@@ -274,13 +272,13 @@ class Visit:
     def _land(self, word: Word) -> None:
         flight, self._flight = self._flight, None
         if flight is not None:
-            self._cache.landed(self.uri, self.place, flight)
+            self._cache.landed(self.key, flight)
             flight.land(word)
 
     def _fail(self) -> None:
         flight, self._flight = self._flight, None
         if flight is not None and not flight.fail():
-            self._cache.landed(self.uri, self.place, flight)
+            self._cache.landed(self.key, flight)
 
     def kept(self, made: Stored, whole: bool, early: bool, passing: bool) -> None:
         """
@@ -301,7 +299,7 @@ class Visit:
         store.drop(made)
         self._cache.count("too_large" if passing else "cut_off")
         if passing:
-            store.set_alone(self.uri, self.place, self.exchange.wheel.now() + ALONE)
+            store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
             self._land(GO)
         else:
             self._fail()

@@ -26,11 +26,11 @@ class Places:
         self._by = by
         self._routes: dict[Any, tuple[str, bool]] = {}
 
-    def of(self, exchange: Exchange, extra: tuple[str, ...]) -> Place | None:
+    def of(self, exchange: Exchange, told: tuple[str, ...]) -> Place | None:
         """
         Where answers to this request belong; None = nowhere.
 
-        @param extra: what the request adds.
+        @param told: what a proxy in front says; of anybody else it goes no further than here.
         """
         route = exchange.route
         if route is None:
@@ -39,12 +39,12 @@ class Places:
         if known is None:
             known = self._routes[route] = _of(route)
         name, plain = known
-        more: tuple[str, ...] = extra
+        more = told if told and exchange.plan.forwarding.trusts(exchange.request.peer.ip) else ()
         if not plain:
             special = self._special(exchange, route)
             if special is None:
                 return None
-            more = (*special, *extra)
+            more = (*special, *more)
         if self._by is not None:
             more = (self._by(exchange), *more)
         return (name, *more)
