@@ -6,6 +6,7 @@ import pytest
 from fuzz import KINDS, fuzz
 
 
+@pytest.mark.interpreted("it is led by the lines that run")
 @pytest.mark.parametrize("what", KINDS)
 def test_whatever_comes_nothing_breaks(what):
     first, last, corpus = fuzz(what, 400, 1)

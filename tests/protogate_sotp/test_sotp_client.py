@@ -16,6 +16,7 @@ from protogate.message import Headers, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import App, read_then
 from protogate.testing.reactor import MemoryReactor
+from protogate.testing.upstream import Do, Upstream
 from protogate.wheel import Wheel
 from protogate_sotp.client import ATTEMPTS, LONGEST, WAITING, SotpClient
 from protogate_sotp.codec import Sotp
@@ -471,19 +472,12 @@ def test_a_silent_server_is_found_out():
     world.close()
 
 
-def test_the_first_bytes_are_a_hello_and_a_request(world):
-    seen = []
-    listen = world.server.buildProtocol
-
-    def spy(addr):
-        protocol = listen(addr)
-        received = protocol.dataReceived
-        protocol.dataReceived = lambda data: (seen.append(data), received(data))
-        return protocol
-
-    world.server.buildProtocol = spy
+def test_the_first_bytes_are_a_hello_and_a_request():
+    world, heard = World(listen=False), Upstream([Do.SILENCE])
+    world.reactor.listenTCP(7000, heard, interface="192.0.2.7")
     world.ask(1001, "order.create")
     reader = Reader((1024,) * 10)
-    first, second = reader.feed(b"".join(seen))[:2]
+    first, second = reader.feed(heard.received[0])[:2]
     assert first[0] == HELLO
     assert read_request(second[3], world.there.limits).target == b"/1001/order.create"
+    world.close()
