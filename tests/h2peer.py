@@ -323,6 +323,10 @@ class Peer:
 
     # -- what it came to
 
+    def table(self) -> int:
+        """Bytes that the other end lets the table of its fields have."""
+        return int(self._decoder.header_table_size)
+
     def seen(self, stream: int) -> str:
         """In two words: C{closed CODE}, C{reset CODE}, C{answer STATUS}, or C{open}."""
         if self.closed:

@@ -172,9 +172,7 @@ class H2Engine:
         """Whether the server still takes any."""
         return not (self._over or self._leaves)
 
-    remote_window_size = (
-        1  # that of a peer, where ngh2 would not send so much as END_STREAM; here that is never held back
-    )
+    remote_window_size = 1  # above 0: END_STREAM alone is never held back here, as it is by ngh2
 
     def stream_remote_window_size(self, number: int) -> int:
         """The same of a stream."""

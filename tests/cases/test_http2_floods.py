@@ -11,6 +11,7 @@ from two import BOTH, CANCEL, REFUSED_STREAM, Asked, Two, ok
 from h2frames import (
     PRIORITY,
     SETTINGS,
+    TABLE,
     WINDOW,
     continuation,
     data,
@@ -353,3 +354,30 @@ def test_priority_of_a_whole_tree_is_nothing_that_is_kept(engine: str) -> None:
         assert client.seen(3001) == "answer 200"
         client.send(raw(PRIORITY, 0, 5001, b"\0\0\0\0\0"), raw(SETTINGS), req(5003))
         assert client.seen(5003) == "answer 200"
+
+
+def test_a_table_of_fields_does_not_grow_as_large_as_a_peer_wishes(engine: str) -> None:
+    """Each answer would leave its fields in it for as long as the connection lives."""
+
+    def answer(asked: Asked) -> bytes:
+        return res(asked.stream, b"200", [(b"x-large", b"%d" % asked.stream * 500)])
+
+    with Two(engine, answer) as two:
+        client = two.client({TABLE: 1 << 31})
+        for number in range(1, 201, 2):
+            client.send(req(number))
+            assert client.seen(number) == "answer 200"
+        assert client.peer.table() <= 4096
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 4096, 0), (100, 50, 4096), (0, 4096), (4096,), (1 << 31, 0)])
+def test_a_table_of_fields_is_as_large_as_was_said_last(engine: str, sizes: tuple[int, ...]) -> None:
+    """RFC 7541, 4.2: the smallest size meanwhile, then the last."""
+    with Two(engine) as two:
+        client = two.client()
+        client.send(req(1))
+        client.send(*[settings((TABLE, size)) for size in sizes])
+        for number in (3, 5):
+            client.send(req(number))
+            assert client.seen(number) == "answer 200"
+        assert client.peer.table() <= sizes[-1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from scene import CHUNKED
 from scene import ok as ok1
-from two import BOTH, CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, Origin2, Two, ok
+from two import BOTH, CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, Asked, Origin2, Two, ok, room
 
 from h2frames import Field, data, fields, headers, req, res
 
@@ -206,6 +206,27 @@ def test_an_answer_that_does_not_fit_is_not_whole_for_its_client(engine: str, wh
             assert raw.lost is not None
             assert len(raw.received.partition(b"\r\n\r\n")[2]) < 5 or raw.received.endswith(b"xxxx")
         assert len(two.origin.connections) == 1, "a stream's fault alone"
+
+
+def test_an_upstream_whose_answers_are_too_short_stops_nobody(engine: str) -> None:
+    """ngh2 credits nothing of their last frames: their connection is left for another before it has no window."""
+
+    def short(asked: Asked) -> bytes:
+        head = res(asked.stream, more=[(b"content-length", b"9999")], end=False)
+        return head + data(asked.stream, bytes(9000), True)
+
+    with Two(engine, short, told={"connectionWindow": "128KiB", "streams": 4}) as two:
+        client = two.client()
+        for number in range(1, 101, 2):
+            client.send(req(number))
+            assert not client.message(number).ended or client.message(number).status == 502
+            assert min(room(served) for served in two.origin.connections) > 64_000
+        assert (len(two.origin.connections) == 1) is (engine == "h2")
+        two.origin.answers = (ok,)
+        client.send(req(101))
+        assert client.seen(101) == "answer 200"
+        two.advance(1)
+        assert sum(served.lost is None for served in two.origin.connections) == 1
 
 
 @pytest.mark.parametrize("method", [b"HEAD", b"GET"])
