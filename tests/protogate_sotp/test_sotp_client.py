@@ -480,4 +480,5 @@ def test_the_first_bytes_are_a_hello_and_a_request():
     first, second = reader.feed(heard.received[0])[:2]
     assert first[0] == HELLO
     assert read_request(second[3], world.there.limits).target == b"/1001/order.create"
+    world.last.cancel()
     world.close()
