@@ -610,6 +610,6 @@ def test_each_module_is_measured_off_and_on_and_makes_no_deferred_while_nothing_
     titles, *rows = table.rows
     assert titles == ("module", "off", "on", "Deferreds", "")
     assert [row[0] for row in rows] == [*sorted(modules.SETTINGS), "a chain of ten"]
-    assert {row[3] for row in rows} == {"0"}
+    assert {row[0] for row in rows if row[3] != "0"} <= {"cache"}  # for those who may want the same meanwhile
     assert chain > 0
     assert set(modules.SETTINGS) == set(names(IModuleFactory))
