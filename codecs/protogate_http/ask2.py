@@ -24,7 +24,6 @@ class Ask(Calling, Stream):
     @ivar heard: when something came last, or might have come again.
     @ivar moved: when bytes of it were sent last, @ivar held: and how many the engine held then.
     @ivar fields: its head, until that was written.
-    @ivar later: whether the server can do this is not known before its SETTINGS.
     @ivar upgrade: C{request.upgrade}.
     @ivar interims: interim responses so far.
     @ivar flushed: when its last byte was flushed, or 0.0.
@@ -33,7 +32,6 @@ class Ask(Calling, Stream):
     heard: float = 0.0
     moved: float = 0.0
     held: int = 0
-    later: bool = False
     upgrade: bytes | None = None
     interims: int = 0
     flushed: float = 0.0
@@ -50,9 +48,6 @@ class Ask(Calling, Stream):
         self.held, self.moved = held, now
 
     def ask(self, request: Request, last: bool) -> None:
-        if self.later:
-            self._client.hold_back(self)
-            return
         self.open(last)
         if last:
             self.sent()

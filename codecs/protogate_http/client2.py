@@ -2,8 +2,8 @@
 The asking side of HTTP/2: what a pool holds.
 
 Rules
-- It may be used before the server's SETTINGS were read, which say how many requests it takes at once.  What only some
-  servers can do waits for them.
+- It is ready when the server's SETTINGS were read: they say how many requests it takes at once, and whether it can do
+  what only some can.  A server says them unasked; what is sent before, and is too much, is refused.
 - C{capacity} is what the server takes at once, less what is under way.
 - A request that the server refused, or that stands above its GOAWAY, was surely not processed (RFC 9113, 8.7).
 - A server that is silent while requests are under way is asked for a sign of life.
@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,14 +61,8 @@ class Client(Link):
         super().__init__(context, options, engine, True)
         self.ready = ready
         self.limit = UNSAID
-        self._up = self._greeted = False
+        self._greeted = False
         self._pinged = 0.0  # when a sign of life was asked for, or 0.0
-        self._held: list[Ask] = []  # requests that wait for SETTINGS
-
-    def connectionMade(self) -> None:
-        super().connectionMade()
-        self._up = True  # a client need not wait for SETTINGS (RFC 9113, 3.4)
-        self.ready(self)
 
     def most_trailers(self) -> int:
         return self.context.limits.response_headers
@@ -77,7 +71,7 @@ class Client(Link):
     def capacity(self) -> int:
         """Requests it would take right now."""
         left = self.limit - len(self.streams)
-        return left if left > 0 and self._up and not self.draining and not self.dead and self._takes() else 0
+        return left if left > 0 and self._greeted and not self.draining and not self.dead and self._takes() else 0
 
     def _takes(self) -> bool:
         """Whether the engine does: it may have read a GOAWAY that it tells of when this read is handled that far."""
@@ -93,7 +87,7 @@ class Client(Link):
             return fail(self._full())
         upgrade = request.upgrade
         extended = upgrade is not None and upgrade != CONNECT
-        if extended and self._greeted and not self._extends():
+        if extended and not self._extends():
             return fail(self._cannot())
         if request.deadline is not None:
             tell_deadline(request, self.now())
@@ -103,7 +97,6 @@ class Client(Link):
             self.context.count(bad.event)
             return fail(Abort(bad.text, GATEWAY, 500, NEVER))
         half = Ask(self, fields)
-        half.later = extended and not self._greeted
         half.method, half.upgrade = request.method, upgrade
         half.heard = half.moved = self.now()
         if request.body is not None and upgrade is None and _EXPECT in request.headers:
@@ -126,16 +119,6 @@ class Client(Link):
     def _full() -> Abort:
         return Abort("no capacity on this connection", UPSTREAM, 502, ALWAYS, error="connection_terminated")
 
-    def hold_back(self, stream: Ask) -> None:
-        """It waits for SETTINGS."""
-        self._held.append(stream)
-
-    def halves(self) -> Collection[Half]:
-        if not self._held:
-            return super().halves()
-        found: list[Any] = [*self.streams.values(), *self._held]
-        return found
-
     def request(self, stream: Ask, fields: list[Any], ends: bool) -> None:
         """HEADERS, and with them a number."""
         number = stream.number = int(self.engine.send_request(fields, end_stream=ends))
@@ -155,24 +138,9 @@ class Client(Link):
         """SETTINGS."""
         before = self.capacity
         self.limit = min(self.engine.remote_settings.get(MAX_CONCURRENT_STREAMS, UNSAID), self.options.streams)
-        if not self._greeted:
-            self._greeted = True
-            held, self._held = self._held, []
-            for half in held:
-                if half.answer is None:
-                    continue  # it was cancelled meanwhile
-                if not self._takes():
-                    half.lost(self._full())
-                elif self._extends():
-                    half.open(False)
-                else:
-                    half.lost(self._cannot())
+        self._greeted = True
         if not before and self.capacity:
             self.ready(self)
-
-    def end(self) -> None:
-        super().end()
-        self._held = []
 
     def InformationalResponseReceived(self, event: Any) -> None:
         """A 1xx."""

@@ -69,10 +69,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What went over the wire in one exchange."""
+    """What went over the wire in one exchange; C{greeting} is what the server said before it was asked."""
 
     client: bytes
     server: bytes
+    greeting: bytes
 
 
 @dataclass(slots=True)
@@ -134,6 +135,7 @@ class ReplayContract(Base):
 
     codec: ClassVar[Callable[[], Any]]
     lacks: ClassVar[Iterable[str]]
+    _greeting = b""  # of the recording that is replayed
 
     # -- recording
 
@@ -176,6 +178,8 @@ class ReplayContract(Base):
         """The bytes of one exchange."""
         p = Pair(type(self).codec())
         p.app.answer = read_then(lambda request, data: self.answer(sample, request))
+        p.run()
+        greeting = p.tapes[1]
         p.send(self.request(sample))
         p.run()
         self.assertEqual([response.status for response in p.result], [sample.status], p.errors)
@@ -184,7 +188,7 @@ class ReplayContract(Base):
         self.assertTrue(taker.finished)
         client, server = p.tapes
         p.finish()
-        return Recorded(client, server)
+        return Recorded(client, server, greeting)
 
     # -- replaying
 
@@ -221,6 +225,7 @@ class ReplayContract(Base):
             seen.whole.append(seen.takers[-1].finished)
 
         lone.start(type(self).codec().client(lone._rose, lone.context))
+        lone.feed([self._greeting])
         request = self.request(sample)
         request.interim = lambda response: seen.heads.append((response.status, list(response.headers)))
         lone.end.handle(request).addCallbacks(arrived, lambda failure: seen.errors.append(failure.value))
@@ -231,7 +236,8 @@ class ReplayContract(Base):
         """Who reads what, and how many messages with content that has."""
         recorded = self.recorded(sample)
         yield self.serve, recorded.client, 0 if sample.request.pieces is None else 1
-        yield self.call, recorded.server, 1
+        self._greeting = recorded.greeting
+        yield self.call, recorded.server[len(recorded.greeting) :], 1
 
     def over(self, lone: Lone) -> None:
         """It is over, and nothing is left."""

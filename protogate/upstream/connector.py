@@ -288,13 +288,18 @@ class Attempt:
     def _closed(self, result: None) -> None:
         if self._state is State.GREETING:
             self._greeted()
+            why = getattr(self._connection, "why", None)  # an Abort, of codecs that know
+            name, error = self.connector.name, "connection_terminated"
+            text = f"{name} closed the connection before it could be used"
+            if isinstance(why, Abort):
+                text, error = f"{name} cannot be used: {why.reason}", why.error or error
             self._fail(
                 Abort(
-                    f"{self.connector.name} closed the connection before it could be used",
+                    text,
                     UPSTREAM,
                     502,
                     ALWAYS,
-                    error="connection_terminated",
+                    error=error,
                     phase=Phase.CONNECT,
                     detail="the upstream closed the connection",
                 )
