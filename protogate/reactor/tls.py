@@ -127,6 +127,7 @@ class Secured(Transport):
     name: str | None = None
 
     _high = 1  # 0 would mean "always full" to uvloop's TLS
+    _elsewhere = True
     _handshaking = False
     _notified = False  # by the peer's close_notify
 

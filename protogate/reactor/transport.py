@@ -81,6 +81,7 @@ class Transport:
     _size = 0  # … and how many bytes that are
     _queued = False  # the reactor will call flush() at the end of this turn
     _blocked = False  # uvloop holds something that the kernel did not take
+    _elsewhere = False  # full() looks at more than what waits here
     _paused = False
     _held = b""  # what uvloop read although the protocol had paused in connectionMade
     _eof = False
@@ -140,10 +141,13 @@ class Transport:
             self._held += data
             self._uv.pause_reading()
             return
+        protocol = self.protocol
+        if protocol is None:
+            return  # given up during the handshake, whose end uvloop's TLS had read already
         current = self.reactor.current
         current.transport = self
         try:
-            self.protocol.dataReceived(data)
+            protocol.dataReceived(data)
         except Exception:
             self.fail("dataReceived")
         finally:
@@ -221,7 +225,9 @@ class Transport:
             self.reactor.soon(self)
         if self._size > MOST and not self._blocked:
             self._send()
-        if self.producer is not None and self.streamingProducer and self.full():
+        if self.producer is None or not self.streamingProducer:
+            return
+        if (self._size > self.bufferSize or self._blocked or self._elsewhere) and self.full():
             self.producerPaused = True
             self.producer.pauseProducing()
 
@@ -244,6 +250,8 @@ class Transport:
                     self.flushed(not self._blocked)
                 except Exception:
                     self.fail("flushed")
+            if self.streamingProducer and not (self.producerPaused or self.disconnecting or self._half):
+                return  # as nearly always
             if not self._blocked and self._reason is None:
                 self._drained()
 

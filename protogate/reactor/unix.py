@@ -60,6 +60,7 @@ class Descriptors(UNIX):
 
     _descriptors: list[int]
     _waiting: int | None = None  # a duplicate, while the kernel takes no more
+    _elsewhere = True
 
     def connection_made(self, uv: Any) -> None:
         self._descriptors = []

@@ -20,6 +20,7 @@ from twisted.internet.ssl import DefaultOpenSSLContextFactory
 from zope.interface import implementer
 
 from protogate.reactor.tls import TLS
+from protogate.reactor.transport import Transport
 
 
 class Hearing(One):
@@ -543,3 +544,12 @@ class _Idle:
         pass
 
     resumeProducing = stopProducing = pauseProducing
+
+
+@on_uv
+async def test_what_comes_of_a_connection_that_was_given_up_in_its_handshake_is_nobodys(reactor: UVReactor) -> None:
+    # uvloop's TLS hands on what it had read when the handshake ended, though the connection is dropped by then.
+    transport = Transport(reactor)
+    transport.data_received(b"a request")
+    assert not transport.connected
+    assert transport.protocol is None
