@@ -168,24 +168,24 @@ class Cache:
         if said.wishes.only_if_cached or request.method == b"HEAD" or said.ranges is not None:
             self._pass(exchange, why if said.ranges is None else "partial", said, stored)
             return None
-        return self._ask(Visit(self, exchange, uri, place, said, stored, why))
+        return self._ask(exchange, Visit(self, exchange, uri, place, said, stored, why))
 
-    def _ask(self, visit: Visit) -> Deferred[Response | None] | None:
+    def _ask(self, exchange: Exchange, visit: Visit) -> Deferred[Response | None] | None:
         """Have the upstream asked, once for all who want the same."""
         key = visit.key
         self.count("miss")
-        if not self._wait or self.store.alone(key, visit.exchange.wheel.now()):
-            visit.go()
+        if not self._wait or self.store.alone(key, exchange.wheel.now()):
+            visit.go(exchange)
             return None
         flight = self.flights.get(key)
         if flight is None:
             flight = self.flights[key] = Flight()
-            visit.lead(flight)
+            visit.lead(exchange, flight)
             return None
         if visit.asked.wishes.no_cache or len(flight) >= WAITING:
-            visit.go()
+            visit.go(exchange)
             return None
-        return flight.wait(visit.exchange.wheel, self._wait).addCallback(visit.told, flight)
+        return flight.wait(exchange.wheel, self._wait).addCallback(visit.told, exchange, flight)
 
     def landed(self, key: Key, flight: Flight) -> None:
         """Nobody waits for it any more."""

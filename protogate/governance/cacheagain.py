@@ -69,7 +69,7 @@ def again(cache: Cache, exchange: Exchange, stored: Stored, asked: Asked) -> Non
         other.identity, said = exchange.identity, Asked(somebody=asked.somebody)
     stored.hold = exchange.wheel.now() + DRAINED
     other.after(partial(_over, stored, exchange.wheel))
-    Visit(cache, other, stored.uri, stored.place, said, stored, "stale").go()
+    Visit(cache, other, stored.uri, stored.place, said, stored, "stale").go(other)
     answer = other.begin()
     if isinstance(answer, Deferred):
         answer.addCallbacks(_read, _failed, callbackArgs=(other,), errbackArgs=(other,))

@@ -1,4 +1,8 @@
-"""One request on its way through the cache to the upstream, and what becomes of the answer."""
+"""
+One request on its way through the cache to the upstream, and what becomes of the answer.
+
+It never holds its exchange, which holds it: nothing of the two is left to the garbage collector.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 FAILURES: Final = frozenset((500, 502, 503, 504))
 """Answers that tell of a failure (RFC 5861, 4)."""
+NO_ROOM: Final = "no-room"
+"""Why an answer is not kept that might have been at another time."""
 ALONE: Final = 60.0
 """Seconds that a URI is remembered to have nothing to share."""
 DRAINED: Final = 60.0
@@ -41,7 +47,6 @@ BROKEN: Final = 1.0
 
 class Visit:
     """
-    @ivar exchange: the one that asks.
     @ivar uri: what it is about.
     @ivar place: what it is about, too.
     @ivar asked: what the request says.
@@ -53,9 +58,10 @@ class Visit:
         self, cache: Cache, exchange: Exchange, uri: Uri, place: Place, asked: Asked, stored: Stored | None, why: str
     ) -> None:
         """@param why: C{fwd} of C{Cache-Status}."""
-        self.exchange, self.uri, self.place, self.asked, self.stored = exchange, uri, place, asked, stored
-        self.key: Key = (uri, place, asked.somebody or exchange.identity is not None)
-        self._cache, self._why = cache, why
+        self.uri, self.place, self.asked, self.stored = uri, place, asked, stored
+        self._somebody = asked.somebody or exchange.identity is not None
+        self.key: Key = (uri, place, self._somebody)
+        self._cache, self._why, self._wheel = cache, why, exchange.wheel
         self._headers = exchange.request.headers
         self._conditions = asked.conditions
         self._began = 0.0
@@ -66,11 +72,10 @@ class Visit:
 
     # -- before the upstream is asked
 
-    def go(self) -> None:
+    def go(self, exchange: Exchange) -> None:
         """Ask: nobody waits for the answer."""
-        exchange, cache, stored = self.exchange, self._cache, self.stored
-        request = exchange.request
-        self._began = exchange.wheel.now()
+        cache, stored, request = self._cache, self.stored, exchange.request
+        self._began = self._wheel.now()
         self._headers = Headers(request.headers)
         if stored is None and cache.store.alone(self.key, self._began):
             self._conditions = []  # the origin answers them: nothing is kept anyway
@@ -82,20 +87,19 @@ class Visit:
             self._asks = bool(ours)
         exchange.upon(self.answered)
 
-    def lead(self, flight: Flight) -> None:
+    def lead(self, exchange: Exchange, flight: Flight) -> None:
         """Ask, for others, too."""
         self._flight = flight
-        self.exchange.after(self._left)
-        self.go()
+        exchange.after(self._left)
+        self.go(exchange)
 
-    def told(self, word: Word, flight: Flight) -> Response | None:
+    def told(self, word: Word, exchange: Exchange, flight: Flight) -> Response | None:
         """It has waited for what somebody else asks."""
-        cache, exchange = self._cache, self.exchange
+        cache, now = self._cache, self._wheel.now()
         if word is LEAD:
-            self.lead(flight)
+            self.lead(exchange, flight)
             return None
         if word is LOOK:
-            now = exchange.wheel.now()
             stored = cache.store.find(self.uri, self.place, exchange.request.headers)
             if stored is not None:
                 use = usable(stored, self.asked.wishes, now)
@@ -103,7 +107,7 @@ class Visit:
                     cache.count("collapsed")
                     return cache.give(exchange, stored, self.asked, f"fwd={self._why}; collapsed")
                 self.stored = stored
-        self.go()
+        self.go(exchange)
         return None
 
     def _left(self) -> None:
@@ -120,44 +124,45 @@ class Visit:
         if self._over or response is None:
             return None
         self._over = True
+        self._somebody = self._somebody or exchange.identity is not None  # a module behind may have found it out
         stored = self.stored
         if not response.protocol:
             # Not the upstream's: a failure, or what another module says.
             reason = response.reason
             if reason is not None and reason.who is not CLIENT:
-                return self._failed(response)
+                return self._failed(exchange, response)
             self._fail()
             return None
         if response.status == 304 and stored is not None and self._asks:
-            return self._good(response, stored)
+            return self._good(exchange, response, stored)
         if response.status in FAILURES and stored is not None:
-            return self._failed(response)
-        return self._judge(response)
+            return self._failed(exchange, response)
+        return self._judge(exchange, response)
 
-    def _failed(self, response: Response) -> Response | None:
+    def _failed(self, exchange: Exchange, response: Response) -> Response | None:
         """The origin fails."""
-        cache, stored, now = self._cache, self.stored, self.exchange.wheel.now()
+        cache, stored, now = self._cache, self.stored, self._wheel.now()
         if stored is not None and stored.excused(self.asked.wishes.stale_if_error, cache.excuse, now):
             stored.broken = now + BROKEN
             if response.body is not None:
                 response.body.stopProducing()
             cache.count("stale_served")
             self._land(LOOK)
-            words = f"hit; fwd={self._why}; fwd-status={response.status}" if response.protocol else "hit"
-            return cache.give(self.exchange, stored, self.asked, words)
+            said = f"; fwd-status={response.status}" if response.protocol else ""
+            return cache.give(exchange, stored, self.asked, f"fwd={self._why}{said}; detail=stale-if-error")
         if response.protocol:
-            return self._judge(response)
+            return self._judge(exchange, response)
         self._fail()
         return None
 
-    def _good(self, response: Response, stored: Stored) -> Response:
+    def _good(self, exchange: Exchange, response: Response, stored: Stored) -> Response:
         """What is kept is still good (RFC 9111, 4.3.4)."""
-        cache, exchange = self._cache, self.exchange
+        cache = self._cache
         if response.body is not None:
             response.body.stopProducing()
         before, tag = tag_of(stored.headers), tag_of(response.headers)
         why = "changed" if tag and before and weakly(tag) != weakly(before) else ""
-        why = why or cache.freshen(stored, response, exchange, self._somebody, exchange.wheel.now() - self._began)
+        why = why or cache.freshen(stored, response, exchange, self._somebody, self._wheel.now() - self._began)
         if not why:
             cache.count("revalidated")
             self._share(stored)
@@ -166,9 +171,9 @@ class Visit:
         self._land(GO if why else LOOK)
         return cache.give(exchange, stored, self.asked, f"fwd={self._why}; fwd-status=304")
 
-    def _judge(self, response: Response) -> Response | None:
+    def _judge(self, exchange: Exchange, response: Response) -> Response | None:
         """A new answer: keep it, if that may be."""
-        cache, exchange = self._cache, self.exchange
+        cache = self._cache
         store, policy = cache.store, cache.terms.policy
         wall = time.time()
         freshness = freshness_of(response.status, response.headers, policy.targeted, cache.terms.guess, wall)
@@ -180,33 +185,34 @@ class Visit:
         if not why and length is not None and length > cache.object:
             why = "too-large"
         if not why and length and not store.reserve(length):
-            why = "no-room"
+            why = NO_ROOM
         if why or names is None:
-            self._unkept(response, why)
+            self._unkept(exchange, response, why)
             return None
         fields = [field for field in response.headers if not (policy.strip and field[0] == b"set-cookie")]
         content = None if response.body is None else Content(length)
         made = Stored(self.uri, self.place, response.status, fields, *names, content)
         made.groups = groups.groups(response.headers.all(b"cache-groups"))
-        now = exchange.wheel.now()
+        now = self._wheel.now()
         made.stamp(response.headers, freshness, now, wall, now - self._began)
+        cache.tell(exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", "stored")
         return self._keep(response, made)
 
-    def _unkept(self, response: Response, why: str) -> None:
+    def _unkept(self, exchange: Exchange, response: Response, why: str) -> None:
         cache = self._cache
         if response.status < 500:
             if self.stored is not None and why != CREDENTIALS:
                 cache.store.drop(self.stored)  # there is a newer one
-            cache.store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
+            if why != NO_ROOM:
+                self._set_alone()
             self._land(GO)
         else:
             self._fail()
         cache.count("not_stored")
-        cache.tell(self.exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", f"detail={why}")
+        cache.tell(exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", f"detail={why}")
 
     def _keep(self, response: Response, made: Stored) -> Response | None:
         cache, content, body = self._cache, made.content, response.body
-        cache.tell(self.exchange, response, f"fwd={self._why}", f"fwd-status={response.status}", "stored")
         if content is None or body is None:
             self._stored(made)
             self._land(LOOK)
@@ -221,7 +227,7 @@ class Visit:
         self._filling = self._flight is not None
         other = self._conditional(response, copy)
         if other is not None:
-            keeping.drain(copy, self.exchange.wheel)
+            keeping.drain(copy, self._wheel)
         fill.begin()
         return other
 
@@ -255,12 +261,10 @@ class Visit:
         if stored.lifetime > 0.0 and not stored.control.no_cache:
             store.not_alone(self.key)
         else:
-            store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
+            self._set_alone()
 
-    @property
-    def _somebody(self) -> bool:
-        """Whether the upstream may know who asked; a module behind this one may have found it out."""
-        return self.key[2] or self.exchange.identity is not None
+    def _set_alone(self) -> None:
+        self._cache.store.set_alone(self.key, self._wheel.now() + ALONE)
 
     # -- those who wait
 
@@ -299,7 +303,7 @@ class Visit:
         store.drop(made)
         self._cache.count("too_large" if passing else "cut_off")
         if passing:
-            store.set_alone(self.key, self.exchange.wheel.now() + ALONE)
+            self._set_alone()
             self._land(GO)
         else:
             self._fail()

@@ -165,3 +165,16 @@ class Scene:
     def asked(self):
         """How often the origin was asked."""
         return len(self.origin.requests)
+
+
+def good(**fields):
+    """304, of an origin."""
+    return say(None, b"", 304, **fields)
+
+
+def kept(answer, *headers, **params):
+    """Whether an answer is given again to the same request."""
+    scene = Scene(**params)
+    scene.answers = [answer, say("no-store", b"again")]
+    scene.get(*headers)
+    return scene.get(*headers).data != b"again"

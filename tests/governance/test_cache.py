@@ -1,7 +1,8 @@
-"""cache: parameters, what tells answers apart, memory, reloads, whole gateways.  RFC 9111 is in test_cache_rules."""
+"""cache: parameters, what tells answers apart, memory, reloads, whole gateways."""
 
 from __future__ import annotations
 
+import gc
 import re
 from types import SimpleNamespace
 
@@ -411,3 +412,29 @@ def test_it_is_installed():
     config = loads(CONFIG.replace("MORE", "actionParam: {}").encode(), "gateway.yaml").config
     bound = bind(config.modules, find)
     assert [each.name for each in bound["PRE_UPSTREAM"]] == ["cache", "setRequestHeader"]
+
+
+def test_nothing_of_it_is_left_to_the_garbage_collector():
+    """An exchange under way has a visit, and that must not have the exchange."""
+    scene = Scene(answer=lambda request: say("max-age=1", etag='"a"'))
+
+    def traffic():
+        for _ in range(3):
+            scene.get()
+            scene.get('if-none-match: "a"')
+            scene.get("cache-control: no-store")
+            scene.wait(2)
+
+    traffic()
+    gc.collect()
+    gc.disable()
+    try:
+        traffic()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [each for each in gc.garbage if type(each).__module__.startswith(("protogate.caching", "protogate.gov"))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left == []
