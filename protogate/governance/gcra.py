@@ -15,12 +15,12 @@ Rules
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
+from protogate.governance.tables import Tables
 
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds."""
@@ -62,16 +62,16 @@ class Buckets:
     """
     @ivar rate: units a second that a bucket regains.
     @ivar burst: units that it has room for; 1 at least.
-    @ivar most: keys that have a bucket of their own.
     @ivar crowded: how often a key had to share one.
     """
 
-    __slots__ = ("_base", "_full", "_since", "burst", "crowded", "most", "rate")
+    __slots__ = ("_base", "_full", "_since", "burst", "crowded", "rate")
 
     def __init__(self, rate: float, burst: float, most: int) -> None:
-        self.rate, self.burst, self.most = rate, max(burst, 1.0), most
+        """@param most: keys that have a bucket of their own."""
+        self.rate, self.burst = rate, max(burst, 1.0)
         self.crowded = 0
-        self._full: OrderedDict[str | None, float] = OrderedDict()  # those that were used longest ago come first
+        self._full: Tables[float] = Tables(most)
         self._base, self._since = 0.0, 0.0  # what the clock of units was when
 
     def __len__(self) -> int:
@@ -86,30 +86,31 @@ class Buckets:
         @return: units left, 0 or more; or, below 0, those that are missing: then nothing was taken.
         """
         clock = self._base + (now - self._since) * self.rate
-        full = self._full.get(key)
+        table = self._full.of(key)
+        full = table.get(key)
         if full is None:
             return self._first(key, cost, clock)
         used = full - clock if full > clock else 0.0
         burst = self.burst
         if used > burst:  # which was larger before
-            used, self._full[key] = burst, clock + burst
+            used, table[key] = burst, clock + burst
         left = burst - used - (cost if cost < burst else burst)
         if left < 0.0:
             if left < -SLACK:
                 return left
             left = 0.0
-        self._full[key] = clock + burst - left
-        self._full.move_to_end(key)
+        table[key] = clock + burst - left
+        table.move_to_end(key)
         return left
 
     def _first(self, key: str | None, cost: int, clock: float) -> float:
-        full = self._full
+        full = self._full.of(key)
         for _ in range(2):  # so that the table shrinks as long as some of it is not needed
             if full and next(iter(full.values())) <= clock:
                 full.popitem(last=False)
-        if len(full) >= self.most and key is not None:
+        if len(full) >= self._full.each and key is not None:
             self.crowded += 1
-            key = None
+            key, full = None, self._full.of(None)
         used = max(full.get(key, clock) - clock, 0.0)
         left = self.burst - min(used, self.burst) - min(cost, self.burst)
         if left < -SLACK:
@@ -121,11 +122,13 @@ class Buckets:
     def fill(self, key: str, left: float, now: float) -> None:
         """Say how much is left in the bucket of a key that is not known yet."""
         clock = self._base + (now - self._since) * self.rate
-        if key not in self._full and left < self.burst and len(self._full) < self.most:
-            self._full[key] = clock + self.burst - max(left, 0.0)
+        full = self._full.of(key)
+        if key not in full and left < self.burst and len(full) < self._full.each:
+            full[key] = clock + self.burst - max(left, 0.0)
 
     def change(self, rate: float, burst: float, most: int, now: float) -> None:
         """Hold to other numbers from now on; what was used so far stays used."""
         self._base = self._base + (now - self._since) * self.rate if self._full else 0.0
         self._since = now
-        self.rate, self.burst, self.most = rate, max(burst, 1.0), most
+        self.rate, self.burst = rate, max(burst, 1.0)
+        self._full.limit(most)

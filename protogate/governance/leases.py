@@ -9,13 +9,12 @@ Rules
   there are many, since the next portion is asked for before the last one is spent.
 - When Redis gives less than was asked for, there is nothing: requests are refused here until there can be more.
 - Without Redis nobody waits and nobody is told: C{take} says that it does not know.
-- There are C{most} keys at a time; the one that was used longest ago is forgotten.  Nothing is lost by that but what is
+- There is room for so many keys; the one that was used longest ago is forgotten.  Nothing is lost by that but what is
   left of its portion.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -26,6 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from protogate.governance.redis import Redis, RedisError, Script, Word
+from protogate.governance.tables import Tables
 
 HORIZON: Final = 0.05
 """Seconds that a portion is for."""
@@ -75,7 +75,6 @@ class Leases:
     @param prefix: of its keys.
     @ivar rate: units a second, all processes together.
     @ivar args: for the script.
-    @ivar most: keys.
     @ivar pause: seconds between two questions when there is nothing: a bucket must not be full by then.
     """
 
@@ -93,9 +92,9 @@ class Leases:
         pause: float = HORIZON,
     ) -> None:
         self.pause = pause
-        self.redis, self.rate, self.args, self.most = redis, rate, args, most
+        self.redis, self.rate, self.args = redis, rate, args
         self._script, self._prefix, self._now = script, prefix, now
-        self._portions: OrderedDict[str, Portion] = OrderedDict()
+        self._portions: Tables[Portion] = Tables(most)
 
     def take(self, key: str, cost: int) -> float | Deferred[float | None] | None:
         """
@@ -104,7 +103,7 @@ class Leases:
         @return: as L{protogate.governance.gcra.Buckets.take}, as far as that is known here; None when Redis cannot be
             asked; or a Deferred of the same, which never fails and may be cancelled.
         """
-        now, portions = self._now(), self._portions
+        now, portions = self._now(), self._portions.of(key)
         portion = portions.get(key)
         if portion is None:
             portion = self._first(key, now)
@@ -134,11 +133,11 @@ class Leases:
         return portion.left + (self._now() - portion.at) * self.rate
 
     def _first(self, key: str, now: float) -> Portion:
-        portions = self._portions
+        portions = self._portions.of(key)
         for _ in range(2):
             if portions:
                 oldest, known = next(iter(portions.items()))
-                if not known.asking and (len(portions) >= self.most or now - known.since > IDLE):
+                if not known.asking and (len(portions) >= self._portions.each or now - known.since > IDLE):
                     del portions[oldest]
         portion = portions[key] = Portion(now)
         return portion

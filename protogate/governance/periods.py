@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import datetime
 import zoneinfo
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
+from protogate.governance.tables import Tables
 
 DAY: Final = "day"
 MONTH: Final = "month"
@@ -91,16 +91,16 @@ def zone_of(name: str) -> datetime.tzinfo:
 class Counts:
     """
     @ivar limit: units in a period.
-    @ivar most: keys that are counted by themselves.
     @ivar crowded: how often a key was counted with others.
     """
 
-    __slots__ = ("_used", "crowded", "limit", "most")
+    __slots__ = ("_used", "crowded", "limit")
 
     def __init__(self, limit: int, most: int) -> None:
-        self.limit, self.most = limit, most
+        """@param most: keys that are counted by themselves."""
+        self.limit = limit
         self.crowded = 0
-        self._used: OrderedDict[str | None, int] = OrderedDict()  # period and units; those used longest ago come first
+        self._used: Tables[int] = Tables(most)  # period and units
 
     def __len__(self) -> int:
         return len(self._used)
@@ -112,10 +112,11 @@ class Counts:
         @param period: its number.
         @return: units left, 0 or more; or, below 0, those that are missing: then nothing was taken.
         """
-        counts = self._used
+        counts = self._used.of(key)
         known = counts.get(key)
         if known is None:
             key = self._room(key, period)
+            counts = self._used.of(key)
             known = counts.get(key, 0)
         used = known & _USED if known >> _BITS == period else 0
         left = self.limit - used - cost
@@ -129,15 +130,21 @@ class Counts:
         known = self._used.get(key)
         if known is None or known >> _BITS != period:
             used = min(max(self.limit - int(left), 0), self.limit)
-            self._used[self._room(key, period)] = period << _BITS | used
+            room = self._room(key, period)
+            self._used.of(room)[room] = period << _BITS | used
+
+    def change(self, limit: int, most: int) -> None:
+        """Hold to other numbers from now on; what was used stays used."""
+        self.limit = limit
+        self._used.limit(most)
 
     def _room(self, key: str | None, period: int) -> str | None:
         """Make room for a key; None: there is none, it is counted with others."""
-        counts = self._used
+        counts = self._used.of(key)
         for _ in range(2):
             if counts and next(iter(counts.values())) >> _BITS != period:
                 counts.popitem(last=False)
-        if len(counts) < self.most or key in counts:
+        if len(counts) < self._used.each or key in counts:
             return key
         self.crowded += 1
         return None

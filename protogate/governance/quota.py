@@ -91,7 +91,7 @@ class Quota:
         old: Any = before
         if isinstance(old, Quota) and (old._text, old._name, old._kind) == (self._text, self._name, self._kind):
             self._counts = old._counts
-        self._counts.limit, self._counts.most = max(self._limit // self._workers, 1), self._most
+        self._counts.change(max(self._limit // self._workers, 1), self._most)
         if self._store is not None:
             self._redis = means.redis(self._store)
             prefix, now = f"{PREFIX}{self._name}:", means.wheel.now

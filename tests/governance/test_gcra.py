@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from protogate.errors import ConfigError
 from protogate.governance.gcra import Buckets, Rate
+from protogate.governance.tables import SMALL
 
 NOW = 1000.0
 
@@ -116,6 +117,17 @@ def test_whoever_changes_keys_all_the_time_stays_within_bounds():
     passed = sum(buckets.take(f"k{n}", 10, NOW) >= 0 for n in range(100_000))
     assert passed == 1001
     assert len(buckets) == 1001
+
+
+def test_a_large_table_never_grows_all_at_once():
+    """Its parts are small, and nearly equal; together they have room for all."""
+    buckets = Buckets(1.0, 10, 400_000)
+    passed = sum(buckets.take(f"192.0.{n >> 8}.{n & 255}", 10, NOW) >= 0 for n in range(420_000))
+    assert 390_000 <= passed <= 400_001
+    sizes = [len(table) for table in buckets._full._tables]
+    assert len(sizes) == 8
+    assert max(sizes) <= SMALL + 1
+    assert buckets.crowded == 420_000 - (passed - 1)
 
 
 def test_another_rate_keeps_what_was_used():

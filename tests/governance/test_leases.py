@@ -99,7 +99,7 @@ def test_a_portion_is_lost_when_its_time_is_over(stand):
     for _ in range(100):
         stand.take()
     stand.reactor.advance(0.01)
-    held = stand.leases[0]._portions["a"].units
+    held = stand.leases[0]._portions.get("a").units
     if not held:
         stand.take()
     stand.reactor.advance(LIFE + 0.001)

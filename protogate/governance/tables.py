@@ -1,0 +1,48 @@
+"""
+What is known of very many keys, in order of last use.
+
+A dictionary that grows is copied, all at once: a million keys take 75 ms, for which nobody is answered.  So a large
+table is many small ones, of which one grows at a time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+SMALL: Final = 50_000
+"""Keys of one dictionary, at most: it is copied in less than 3 ms."""
+
+
+class Tables(Generic[Value]):
+    """
+    @ivar each: keys that one table may have; together they have room for C{most}, or some more.
+    """
+
+    __slots__ = ("_mask", "_tables", "each")
+
+    def __init__(self, most: int) -> None:
+        count = 1
+        while count * SMALL < most:
+            count *= 2
+        self._tables: list[OrderedDict[str | None, Value]] = [OrderedDict() for _ in range(count)]
+        self._mask = count - 1
+        self.each = 0
+        self.limit(most)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tables))
+
+    def of(self, key: str | None) -> OrderedDict[str | None, Value]:
+        """The table that has a key, if any has; those used longest ago come first."""
+        return self._tables[hash(key) & self._mask]
+
+    def get(self, key: str | None) -> Value | None:
+        """What is known of a key."""
+        return self.of(key).get(key)
+
+    def limit(self, most: int) -> None:
+        """Have room for another number of keys."""
+        self.each = -(-most // len(self._tables))
