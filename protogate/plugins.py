@@ -67,11 +67,15 @@ def names(interface: Any, package: Any = twisted.plugins) -> list[str]:
     return [plugin.name for plugin in declared(interface, package)]
 
 
+FEW: Final = 5
+"""Installed ones that are all named to whoever asks for another."""
+
+
 def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Part:
     """
     The part of that name, the same one each time.
 
-    @raise PluginError: nobody declares it (the installed ones are named), two drop-ins declare it, it cannot be
+    @raise PluginError: nobody declares it (the nearest one is named, or all), two drop-ins declare it, it cannot be
         imported, or it does not provide the interface.
     """
     key = (interface, name, package)
@@ -81,8 +85,12 @@ def find(interface: type[Part], name: str, package: Any = twisted.plugins) -> Pa
     title = NOUNS.get(interface.__name__, interface.__name__)
     found = [plugin for plugin in declared(interface, package) if plugin.name == name]
     if not found:
-        installed = ", ".join(names(interface, package)) or "none"
-        raise PluginError(f"no {title} named {name!r}; installed: {installed}")
+        from protogate.config.nearest import nearest  # noqa: PLC0415 - drop-ins import this file, and need no guesses
+
+        installed = names(interface, package)
+        close = nearest(name, installed) if len(installed) > FEW else ""
+        known = f'did you mean "{close}"?' if close else f"installed: {', '.join(installed) or 'none'}"
+        raise PluginError(f"no {title} named {name!r}; {known}")
     if len(found) > 1:
         paths = " and ".join(plugin.path for plugin in found)
         raise PluginError(f"two parts claim to be the {title} named {name!r}: {paths}")

@@ -71,6 +71,7 @@ def test_the_same_part_is_found_each_time(package: ModuleType) -> None:
     ("name", "text"),
     [
         ("nobody", "no module named 'nobody'; installed: broken, missing, none, proper, twice, twice"),
+        ("propper", "no module named 'propper'; did you mean \"proper\"\\?"),
         ("none", "NoFactory is not a proper IModuleFactory"),
         ("broken", "cannot be made from .*Broken: ValueError"),
         ("missing", "cannot be made from no.such.thing"),

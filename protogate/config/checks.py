@@ -140,7 +140,7 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
     known = isinstance(listed, list) and all(
         isinstance(item, dict) and isinstance(item.get("name"), str) for item in listed
     )
-    used = set()
+    used = _asked(value)
     for index, rule in _mappings(value, "routes"):
         for place, entry in _mappings(rule, "routes"):
             path: Path = ("routes", index, "routes", place, "targets")
@@ -163,8 +163,24 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
                 warnings.append(ConfigError(message, path))
     for index, name in upstreams:
         if isinstance(name, str) and name not in used:
-            message = f"no route sends anything to the upstream {shown(name)}"
+            message = f"no route sends anything to the upstream {shown(name)}, and no module asks it"
             warnings.append(ConfigError(message, ("upstreams", index, "name")))
+
+
+def _asked(value: dict[str, Any]) -> set[str]:
+    """Upstreams that parameters of modules name: C{upstream: name}, at any depth."""
+    found: set[str] = set()
+    left: list[Any] = [entry.get("actionParam") for _, entry in _mappings(value, "modules")]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            name = each.get("upstream")
+            if isinstance(name, str):
+                found.add(name)
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return found
 
 
 def _unique(value: dict[str, Any], key: str, faults: Faults) -> None:

@@ -109,8 +109,12 @@ def test_upstreams_are_looked_up_by_name() -> None:
 def test_what_is_never_used_is_a_warning() -> None:
     used = route({"upstream": "a"})
     assert warnings(upstreams=[A, {**A, "name": "b"}], routes=used) == [
-        'upstreams[1].name: no route sends anything to the upstream "b"'
+        'upstreams[1].name: no route sends anything to the upstream "b", and no module asks it'
     ]
+    module = {"name": "m", "actionParam": {"keys": [{"url": {"upstream": "b", "path": "/"}}]}}
+    assert warnings(upstreams=[A, {**A, "name": "b"}], routes=used, modules=[module]) == []
+    module = {"name": "m", "actionParam": {"upstream": ["b"], "b": "b"}}
+    assert len(warnings(upstreams=[A, {**A, "name": "b"}], routes=used, modules=[module, {"name": "n"}, 7])) == 1
 
 
 @pytest.mark.parametrize(("weights", "count"), [([0, 0], 1), ([0], 1), ([0, 1], 0), ([None], 0), ([False], 0), ([], 0)])

@@ -50,7 +50,7 @@ def test_a_file_is_loaded_with_its_warnings_in_order(tmp_path: Path, monkeypatch
     assert loaded.config.upstreams[1].name == "users"
     assert [loaded.describe(warning) for warning in loaded.warnings] == [
         "gateway.yaml:6:16: upstreams[0].endpoints: every endpoint has weight 0: this upstream gets no request",
-        'gateway.yaml:7:11: upstreams[1].name: no route sends anything to the upstream "users"',
+        'gateway.yaml:7:11: upstreams[1].name: no route sends anything to the upstream "users", and no module asks it',
     ]
 
 
