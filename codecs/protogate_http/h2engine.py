@@ -18,12 +18,10 @@ from typing import Any, Final
 
 import h2.events
 from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
+from h2.connection import ConnectionState
 from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
-from hpack import Encoder, HPACKError
-from hyperframe.frame import RstStreamFrame
 
 from protogate_http.frames2 import (
     ACK,
@@ -40,6 +38,7 @@ from protogate_http.frames2 import (
     SETTINGS,
     WINDOW_UPDATE,
 )
+from protogate_http.h2connection import Connection
 from protogate_http.h2events import (
     ConnectionClosed,
     DataReceived,
@@ -64,75 +63,11 @@ _RECEIVED: Final = {
 }
 
 
-TABLE: Final = 4096
-"""Bytes of what is remembered of fields that were sent."""
-
-
-class _Encoder(Encoder):
-    """
-    Tells what became of its table's size (RFC 7541, 4.2), also when the peer says the same twice or changes its mind,
-    and does not let it grow as large as a peer may wish.
-    """
-
-    @property
-    def header_table_size(self) -> int:
-        """Bytes."""
-        return int(self.header_table.maxsize)
-
-    @header_table_size.setter
-    def header_table_size(self, value: int) -> None:
-        value = min(value, TABLE)
-        if value != self.header_table.maxsize:
-            self.header_table.maxsize = value
-            least = min([value, *self.table_size_changes])
-            self.table_size_changes = [value] if value == least else [least, value]
-            self.header_table.resized = True
-
-
-def _unchecked(headers: Any) -> None:
-    """Content-length is not h2's to look at: what is none would end the connection."""
-
-
-class _Connection(H2Connection):
-    """Resets a stream once: what comes for it afterwards was on its way (RFC 9113, 5.4.2)."""
-
-    MAX_CLOSED_STREAMS = 1024  # that it remembers, each with some 150 bytes: h2 itself keeps 65,536
-
-    def _begin_new_stream(self, stream_id: int, allowed_ids: Any) -> Any:
-        stream = super()._begin_new_stream(stream_id, allowed_ids)
-        stream._initialize_content_length = _unchecked  # type: ignore[method-assign]
-        return stream
-
-    _over = 0  # a stream that was reset before the frame that is being looked at
-
-    def _receive_frame(self, frame: Any) -> Any:
-        number = frame.stream_id
-        self._over = number if number and self._stream_is_closed_by_reset(number) else 0
-        try:
-            return super()._receive_frame(frame)
-        finally:
-            self._over = 0
-
-    def _receive_headers_frame(self, frame: Any) -> Any:
-        if not self._over:
-            return super()._receive_headers_frame(frame)
-        try:
-            self.decoder.decode(frame.data, raw=True)  # the table must stay in step; h2 takes no interim answer here
-        except HPACKError as error:
-            raise ProtocolError(f"Error decoding header block: {error}") from error
-        return [], []
-
-    def _prepare_for_sending(self, frames: Any) -> None:
-        if self._over:
-            frames = [one for one in frames if one.stream_id != self._over or not isinstance(one, RstStreamFrame)]
-        super()._prepare_for_sending(frames)
-
-
 class H2Engine:
     """See L{protogate_http.engine2}."""
 
     def __init__(self, shape: Shape) -> None:
-        connection = self._connection = _Connection(
+        connection = self._connection = Connection(
             H2Configuration(
                 client_side=shape.client,
                 header_encoding=None,  # bytes
@@ -145,7 +80,6 @@ class H2Engine:
         connection.local_settings = Settings(
             shape.client, {SettingCodes(code): value for code, value in shape.settings().items()}
         )
-        connection.encoder = _Encoder()
         connection.decoder.max_header_list_size = 4 * shape.fields
         connection.max_inbound_frame_size = FRAME
         connection.initiate_connection()
