@@ -41,13 +41,13 @@ class Rate:
     period: int
 
     @classmethod
-    def of(cls, text: str) -> Rate:
+    def of(cls, text: object) -> Rate:
         """
         C{100/s}, C{5000/h}, C{20/10s}.
 
         @raise ConfigError: it is none.
         """
-        match = _RATE.fullmatch(text)
+        match = _RATE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ConfigError(f"expected a rate such as 100/s, 20/10s, 5000/h or 100000/d, got {shown(text)}")
         return cls(int(match[1]), int(match[2] or 1) * PERIODS[match[3]])

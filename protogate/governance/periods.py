@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from protogate.config.nearest import nearest
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
 from protogate.governance.tables import Tables
@@ -83,9 +84,12 @@ def zone_of(name: str) -> datetime.tzinfo:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         pass
-    if not zoneinfo.available_timezones():
+    zones = sorted(zoneinfo.available_timezones())
+    if not zones:
         raise ConfigError("this machine knows no time zones: pip install tzdata, or install the package of the system")
-    raise ConfigError(f"expected a time zone such as UTC, Europe/Berlin or Asia/Shanghai, got {shown(name)}")
+    meant = nearest(name, zones)
+    advice = f'; did you mean "{meant}"?' if meant else ""
+    raise ConfigError(f"expected a time zone such as UTC, Europe/Berlin or Asia/Shanghai, got {shown(name)}{advice}")
 
 
 class Counts:

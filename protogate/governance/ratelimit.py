@@ -175,12 +175,7 @@ class RateLimitFactory:
     def build(self, params: Mapping[str, object]) -> RateLimit:
         """See L{IModuleFactory.build}."""
         reader = Params(params, "limit", "burst", "key", "cost", "name", "keys", "headers", "redis", "whenStoreFails")
-        rate = Rate(1, 1)
-        try:
-            rate = Rate.of(reader.literal("limit"))
-        except ConfigError as error:
-            if not reader.faults:
-                reader.fault(error.message, "limit")
+        rate = _rate(reader)
         burst = reader.integer("burst", rate.count, 1, limits.HIGHEST)
         key, text = limits.read_key(reader)
         cost = limits.read_cost(reader)
@@ -193,3 +188,14 @@ class RateLimitFactory:
         fails = limits.read_fails(reader)
         reader.done()
         return RateLimit(rate, burst, key, text, cost, name, most, always, store, fails)
+
+
+def _rate(reader: Params) -> Rate:
+    given = reader.given("limit")
+    try:
+        if isinstance(given, Template):
+            raise ConfigError("expected a rate such as 100/s: ${…} is not evaluated here")
+        return Rate.of(given)
+    except ConfigError as error:
+        reader.fault("limit is missing: a rate such as 100/s" if "limit" not in reader else error.message, "limit")
+    return Rate(1, 1)

@@ -127,7 +127,7 @@ def read(reader: Params) -> RedisSettings | None:
         reader.fault("a username needs its password", "username")
     if needed := missing():
         reader.fault(f"{needed} is not installed: pip install 'protogate[redis]'")
-    if reader.faults:
+    if not url:
         return None
     at = "url"
     try:
@@ -135,7 +135,9 @@ def read(reader: Params) -> RedisSettings | None:
         if "ca" in reader:
             at = "ca"
             settings = replace(settings, authorities=_authorities(reader.given("ca"), settings.tls))
-        return secure(replace(settings, username=username, password=password, timeout=timeout))
+        if not reader.faults:
+            settings = secure(replace(settings, username=username, password=password, timeout=timeout))
+        return settings
     except ConfigError as error:
         reader.fault(error.message, at)
     except OSError as error:

@@ -62,6 +62,11 @@ def test_what_is_no_zone(name):
         zone_of(name)
 
 
+def test_a_zone_that_is_nearly_one():
+    with pytest.raises(ConfigError, match='did you mean "Europe/Berlin"'):
+        zone_of("Europe/Berln")
+
+
 def test_a_machine_without_zones_says_so(monkeypatch):
     monkeypatch.setattr(zoneinfo, "ZoneInfo", lambda name: (_ for _ in ()).throw(zoneinfo.ZoneInfoNotFoundError(name)))
     monkeypatch.setattr(zoneinfo, "available_timezones", set)

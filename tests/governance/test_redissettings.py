@@ -83,6 +83,11 @@ def test_faults_name_their_parameter(given, path, message):
     assert "s3cret" not in told
 
 
+def test_all_faults_are_told_at_once():
+    found = dict(faults(url="redis://u@h", timeout="5", password="x", ca=7))
+    assert set(found) == {"redis.url", "redis.timeout", "redis.password"}
+
+
 def test_authorities_are_read_at_load(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_bytes(b"nothing of the kind")
