@@ -75,12 +75,13 @@ class Origin:
     """
     An upstream in threads of this process: GET /N answers N bytes, POST takes what comes.
 
+    @param patience: seconds without a byte after which it gives up; None = never.
     @ivar taken: bytes of the last upload.
     @ivar slow: whether uploads are read slowly.
     """
 
-    def __init__(self) -> None:
-        self.taken, self.slow = 0, False
+    def __init__(self, patience: float | None = PATIENCE) -> None:
+        self.taken, self.slow, self._patience = 0, False, patience
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=16)
         self.port = int(self._socket.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -91,7 +92,7 @@ class Origin:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            connection.settimeout(PATIENCE)
+            connection.settimeout(self._patience)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

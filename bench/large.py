@@ -229,7 +229,7 @@ def measure(gateway: Process, figure: Figure, prefix: str, streams: int) -> None
 def gatewayed() -> Iterator[Gateway]:
     """A gateway before an origin, and before itself."""
     with stage() as (folder, processes):
-        origin = Origin()
+        origin = Origin(None)  # the stalled one waits for as long as the large one takes
         try:
             made = settings(origin.port, timeouts={"clientStall": "0", "responseStall": "0"})
             (listener,) = made["listeners"]

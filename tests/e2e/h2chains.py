@@ -40,6 +40,12 @@ CANNOT: Mapping[str, set[str]] = {
 }
 _ABORTS = "option abortonclose"
 """Without it HAProxy may keep to itself that a client gave up, until one of its clocks runs out."""
+REWRITE = {
+    "name": "rewritePath",
+    "stage": "PRE_UPSTREAM",
+    "actionParam": {"regex": "^/[a-z0-9-]+/", "replacement": "/"},
+}
+"""What a path begins with says where it goes, and nothing to who is there."""
 ORIGIN = {"small": "/hello", "large": f"/bytes/{10 * MIB}"}
 
 
@@ -182,13 +188,7 @@ def chains(there: Servers, name: str) -> Chains:
         ],
         upstreams=[upstream(each, url) for each, url in there.urls.items()],
         routes=[rule(f"/{each}/", each) for each in there.urls],
-        modules=[
-            {
-                "name": "rewritePath",
-                "stage": "PRE_UPSTREAM",
-                "actionParam": {"regex": "^/[a-z0-9-]+/", "replacement": "/"},
-            }
-        ],
+        modules=[REWRITE],
         accessLog={"file": "access.log"},
     )
     with engine(name, company.directory):

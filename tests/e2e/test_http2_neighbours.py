@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from h2chains import ME, MIB, ORIGIN, Chains, Servers, can, chains, servers
-from h2wire import Told
-from multiplexed import ENGINES
+from h2chains import ME, MIB, ORIGIN, REWRITE, Chains, Servers, can, chains, servers
+from h2wire import Told, connected
+from multiplexed import ENGINES, engine, rule
 
-from gateways import eventually
-from neighbours import Neighbours
+from gateways import config, eventually, start, wire
+from neighbours import Neighbours, free_port, need
 
 UPLOAD = bytes(range(256)) * (10 * MIB // 256)
 
@@ -154,3 +154,60 @@ def test_a_proxy_in_front_tells_whose_request_it_is(world: Chains, chain: str) -
 
     (found,) = eventually(record, "the record")
     assert (found["client"], found["protocol"]) == (ME, "HTTP/2")
+
+
+ODD = {
+    "three streams at a time": ["-m", "3"],
+    "padding": ["-b", "255"],
+    "no table of fields": ["-c", "0", "--encoder-header-table-size", "0"],
+    "small windows": ["-w", "10", "-W", "16"],
+    "no lengths": ["--no-content-length"],
+    "no priorities": ["--no-rfc7540-pri"],
+}
+
+
+@pytest.mark.parametrize("engined", ENGINES)
+def test_servers_with_odd_settings_are_spoken_to_as_they_wish(
+    neighbours: Neighbours, there: Servers, engined: str
+) -> None:
+    ports = {name: free_port() for name in ODD}
+    files = there.company.directory / "files"
+    for name, options in ODD.items():
+        argv = [need("nghttpd"), "--no-tls", "-a", "127.0.0.1", "-d", str(files), "--echo-upload", *options]
+        neighbours.start([*argv, str(ports[name])], port=ports[name])
+    upstreams = [
+        {"name": f"u{index}", "endpoints": [{"url": f"h2c://127.0.0.1:{port}"}]}
+        for index, port in enumerate(ports.values())
+    ]
+    settings = config(
+        0,
+        listeners=[{"name": "web", "address": "127.0.0.1:0", "protocols": ["http2"]}],
+        upstreams=upstreams,
+        routes=[rule(f"/{each['name']}/", each["name"]) for each in upstreams],
+        modules=[REWRITE],
+    )
+    with engine(engined, neighbours.directory):
+        gateway = start(neighbours, settings)
+    with connected(gateway.port) as client:
+        for index, name in enumerate(ODD):
+            numbers = [client.ask("GET", f"/u{index}/bytes/5000") for _ in range(60)]
+            found = {(told.status, len(told.body), told.code) for told in map(client.answer, numbers)}
+            assert found == {(200, 5000, None)}, name
+            told = client.post(f"/u{index}/echo", UPLOAD[:MIB])
+            assert (told.status, told.body) == (200, UPLOAD[:MIB]), name
+    gateway.healthy()
+
+
+@pytest.mark.parametrize("engined", ENGINES)
+def test_a_server_that_speaks_no_http2_is_told_apart(neighbours: Neighbours, node: int, engined: str) -> None:
+    upstreams = [{"name": "origin", "endpoints": [{"url": f"h2c://127.0.0.1:{node}"}]}]
+    with engine(engined, neighbours.directory):
+        gateway = start(neighbours, config(0, upstreams=upstreams, accessLog={"file": "access.log"}))
+    with wire(gateway.port) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n")
+        head, _ = client.answer()
+    assert head.startswith(b"HTTP/1.1 502 ")
+    assert b"error=http_protocol_error" in head
+    (record,) = eventually(gateway.records, "the record")
+    assert "cannot be used: bad frame" in record["error"]
+    gateway.healthy()
