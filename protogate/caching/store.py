@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from protogate.caching.stored import Place, Stored
@@ -40,6 +40,7 @@ class Store:
         self._order: OrderedDict[Stored, int] = OrderedDict()  # their sizes; the one that goes first is first
         self._groups: dict[tuple[bytes, bytes, str], set[Stored]] = {}
         self._alone: OrderedDict[Key, float] = OrderedDict()
+        self._cleared = -1.0  # when it was last asked to forget more than a URI
         self._changed: OrderedDict[Uri | tuple[bytes, bytes], float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -125,6 +126,14 @@ class Store:
             self.drop(stored)
         return len(gone)
 
+    def forget_all(self, test: Callable[[Stored], bool], now: float) -> int:
+        """Keep nothing that passes the test, nor what was asked for before now; says how many there were."""
+        self._cleared = now
+        gone = [stored for stored in self._order if test(stored)]
+        for stored in gone:
+            self.drop(stored)
+        return len(gone)
+
     # -- what is on its way
 
     def change(self, what: Uri | tuple[bytes, bytes], now: float) -> None:
@@ -136,7 +145,7 @@ class Store:
 
     def outdated(self, stored: Stored, asked: float) -> bool:
         """Whether it was changed since it was asked for."""
-        at = self._changed.get(stored.uri, -1.0)
+        at = max(self._cleared, self._changed.get(stored.uri, -1.0))
         if stored.groups:
             at = max(at, self._changed.get(stored.uri[:2], -1.0))
         return asked <= at

@@ -24,16 +24,18 @@ from protogate.caching.asked import ALWAYS, Asked, asked, watched
 from protogate.caching.changed import Changed
 from protogate.caching.flight import Flight
 from protogate.caching.freshness import Guess, freshness_of
+from protogate.caching.purging import Purges, named, purges
 from protogate.caching.store import Key, Store, Uri
 from protogate.caching.stored import Place, Stored, usable
 from protogate.caching.storing import Policy, unfit
-from protogate.errors import CLIENT, Abort
+from protogate.errors import CLIENT, Abort, ConfigError
 from protogate.expression.template import Template
 from protogate.governance.cacheagain import again
 from protogate.governance.cachevisit import Visit
 from protogate.governance.means import Means
 from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.places import Places
+from protogate.governance.sources import Followed
 from protogate.governance.stages import PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModuleFactory
 from protogate.message import Request, Response
@@ -90,14 +92,21 @@ class Cache:
     @ivar excuse: seconds that what is stale is used while its origin fails, where that says nothing.
     """
 
-    asks: Mapping[str, tuple[str]] = {}
-
     def __init__(
-        self, terms: Terms, by: Template | None, memory: int, size: int, wait: float, excuse: int, tell: bool
+        self,
+        terms: Terms,
+        by: Template | None,
+        memory: int,
+        size: int,
+        wait: float,
+        excuse: int,
+        tell: bool,
+        purge: Followed[Purges] | None = None,
     ) -> None:
         """
         @param wait: seconds to wait for somebody else's answer; 0 = nobody does.
         @param tell: whether clients are sent C{Cache-Status}.
+        @param purge: what an operator has forgotten.
         """
         self.terms, self.object, self.excuse = terms, size, excuse
         self._memory, self._wait, self._tell = memory, wait, tell
@@ -107,18 +116,40 @@ class Cache:
         self.store = Store(memory)
         self.flights: dict[Key, Flight] = {}
         self._means: Means | None = None
+        self._purge = purge
+        self._purged = Purges() if purge is None or purge.value is None else purge.value
+        url = None if purge is None else purge.source.url
+        self.asks = {} if url is None else {url.service: ("purge", "url")}
 
     # -- ILiveModule
 
     def start(self, means: Means, before: Any) -> None:
         """See L{ILiveModule.start}."""
         self._means = means
-        if isinstance(before, Cache) and before.terms == self.terms:
+        same = isinstance(before, Cache) and before.terms == self.terms
+        if same:
             self.store, self.flights = before.store, before.flights
             self.store.resize(self._memory)
+        purge = self._purge
+        if purge is not None:
+            old = before._purge if same else None
+            if old is not None and old.source == purge.source:
+                self._purged = before._purged
+                if purge.value is not None:
+                    self._forget(purge.value)
+            purge.start(means, old, self._forget)
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}.  What is under way goes on."""
+        if self._purge is not None:
+            self._purge.stop()
+
+    def _forget(self, lines: Purges) -> None:
+        """An operator has something forgotten: whatever stands in the list once more than before."""
+        new, self._purged = lines - self._purged, lines
+        if new and self._means is not None:
+            for _ in range(self.store.forget_all(named(new), self._means.wheel.now())):
+                self.count("purged")
 
     def count(self, event: str) -> None:
         """One more."""
@@ -307,6 +338,7 @@ class CacheFactory:
             "staleIfError",
             "requestDirectives",
             "cacheStatus",
+            "purge",
         )
         memory = reader.size("memory", MEMORY, 64 << 10, 1 << 40)
         size = reader.size("objectSize", min(OBJECT, memory // 4), 1, 1 << 40)
@@ -328,10 +360,23 @@ class CacheFactory:
         wait = reader.seconds("wait", WAIT, 0.0, 60.0)
         excuse = int(reader.seconds("staleIfError", 0.0))
         tell, obey = reader.flag("cacheStatus", True), reader.flag("requestDirectives", True)
+        purge = _followed(reader)
         reader.done()
         template = by if isinstance(by, Template) else None
         terms = Terms(policy, guess, obey, "" if template is None else template.text)
-        return Cache(terms, template, memory, size, wait, excuse, tell)
+        return Cache(terms, template, memory, size, wait, excuse, tell, purge)
+
+
+def _followed(reader: Params) -> Followed[Purges] | None:
+    source = reader.source("purge")
+    if source is None:
+        return None
+    followed = Followed(source, purges)
+    try:
+        followed.load()
+    except ConfigError as error:
+        reader.fault(error.message, "purge")
+    return followed
 
 
 def _fields(reader: Params, name: str, otherwise: tuple[str, ...]) -> tuple[bytes, ...]:

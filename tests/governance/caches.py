@@ -19,7 +19,7 @@ from protogate.message import Headers, Peer, Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.exchange import exchange
 from protogate.testing.means import FakeMeans, Service
-from protogate.testing.reactor import START
+from protogate.testing.reactor import START, MemoryReactor
 from protogate.wheel import Wheel
 
 REFUSED = Abort("the upstream refused the connection", UPSTREAM, 502, error="connection_refused")
@@ -112,7 +112,9 @@ class Scene:
         ]
         self.cache = self.bound.module
         wheel = Wheel(self.clock) if before is None else before.plan.wheel
-        self.cache.start(FakeMeans(wheel=wheel, counted=self.counted), None if before is None else before.cache)
+        self.reactor = MemoryReactor()  # for threads; the clock is another one
+        means = FakeMeans(reactor=self.reactor, wheel=wheel, counted=self.counted)
+        self.cache.start(means, None if before is None else before.cache)
         base = exchange("PRE_UPSTREAM", clock=self.clock)
         self.plan = replace(
             base.plan,
@@ -160,6 +162,7 @@ class Scene:
         """Let time pass."""
         for _ in range(round(seconds * 20)):
             self.clock.advance(0.05)
+            self.reactor.run()
 
     @property
     def asked(self):

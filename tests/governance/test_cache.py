@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from caches import Scene, say
@@ -15,7 +15,6 @@ from protogate.config.load import loads
 from protogate.governance.binding import bind
 from protogate.governance.cache import CacheFactory
 from protogate.plugins import find
-from protogate.routing.table import Router
 from protogate.testing.bodies import Giver
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.module import ModuleContract
@@ -46,126 +45,10 @@ class Contract(ModuleContract, SynchronousTestCase):
         ({"staleIfError": -1}, "staleIfError"),
         ({"requestDirectives": 1}, "requestDirectives"),
         ({"cacheStatus": 1}, "cacheStatus"),
+        ({"purge": "purged.txt"}, "purge"),
+        ({"purge": {"file": "/nowhere/purged.txt"}}, "purge"),
         ({"ttl": "1m"}, "ttl"),
     )
-
-
-# -- what tells answers apart
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"target": b"/b"},
-        {"target": b"/a?"},
-        {"target": b"/a?x"},
-        {"target": b"/A"},
-        {"target": b"//a"},
-        {"authority": b"b.test"},
-        {"authority": b"a.test:8080"},
-        {"scheme": b"https"},
-    ],
-)
-def test_another_question(other):
-    scene = Scene()
-    scene.keep(say(), say(content=b"other"))
-    assert scene.ask(**other).data == b"other"
-    assert scene.get().data == b"hello"
-
-
-def test_the_same_question_in_another_spelling():
-    scene = Scene()
-    scene.keep(say())
-    assert scene.get(authority=b"A.Test:80").data == b"hello"
-    assert scene.asked == 1
-
-
-def test_by():
-    scene = Scene(by="${request.headers['x-tenant']}|${request.host}")
-    scene.keep(say(), say(content=b"two"), headers=["x-tenant: 1"])
-    assert scene.get("x-tenant: 2").data == b"two"
-    assert scene.get("x-tenant: 1").data == b"hello"
-
-
-def test_what_a_proxy_in_front_says_counts_where_it_is_believed():
-    scene = Scene()
-    scene.keep(say())
-    assert scene.get("x-forwarded-host: evil.test").data == b"hello"
-    trusting = SimpleNamespace(pseudonym="x", trusts=lambda ip: True)
-    for name in ("source", "write", "via"):
-        setattr(trusting, name, getattr(scene.plan.forwarding, name))
-    object.__setattr__(scene.plan, "forwarding", trusting)
-    scene.answers = [say(content=b"poisoned")]
-    assert scene.get("x-forwarded-host: evil.test").data == b"poisoned"
-    assert scene.get().data == b"hello"
-
-
-ROUTES = """
-listeners: [{name: testing, address: "127.0.0.1:80"}]
-upstreams:
-  - {name: origin, endpoints: [{url: "http://192.0.2.7:80"}]}
-  - {name: other, endpoints: [{url: "http://192.0.2.8:80"}]}
-routes:
-  - value: /split
-    matcherType: prefix
-    routes:
-      - {condition: "request.headers['x-beta'] == '1'", targets: [{upstream: other}]}
-      - {targets: [{upstream: origin}]}
-  - value: /sticky
-    matcherType: prefix
-    routes:
-      - sticky: {key: "request.headers['x-user']"}
-        targets: [{upstream: origin, weight: 50}, {upstream: other, weight: 50}]
-  - value: /tenant
-    matcherType: prefix
-    routes: [{targets: [{upstream: origin, rewrite: {path: "/t/${request.headers['x-tenant']}"}}]}]
-  - value: /both
-    matcherType: prefix
-    routes:
-      - targets:
-        - {upstream: origin, weight: 50, rewrite: {path: "/t/${request.headers['x-tenant']}"}}
-        - {upstream: other, weight: 50}
-  - value: /post
-    matcherType: prefix
-    routes: [{targets: [{upstream: origin, rewrite: {method: POST}}]}]
-"""
-
-
-def routed():
-    config = loads(ROUTES.encode(), "gateway.yaml").config
-    return Scene(routes=Router(config.routes, config.gateway))
-
-
-def test_requests_of_different_routes_share_nothing():
-    scene = routed()
-    scene.keep(say(content=b"old"), target=b"/split")
-    scene.answers = [say(content=b"beta")]
-    assert scene.get("x-beta: 1", target=b"/split").data == b"beta"
-    assert scene.get(target=b"/split").data == b"old"
-
-
-def test_requests_that_stick_to_different_targets_share_nothing():
-    scene = routed()
-    users = [f"x-user: {number}" for number in range(20)]
-    scene.answers = [say(content=b"a"), say(content=b"b")]
-    assert {scene.get(user, target=b"/sticky").data for user in users} == {b"a", b"b"}
-    assert scene.asked == 2
-
-
-def test_requests_that_are_rewritten_by_what_they_hold_share_nothing():
-    scene = routed()
-    scene.answers = [say(content=b"1"), say(content=b"2")]
-    for tenant in (b"1", b"2", b"1"):
-        assert scene.get(f"x-tenant: {tenant.decode()}", target=b"/tenant").data == tenant
-    assert [request.target for request in scene.origin.requests] == [b"/t/1", b"/t/2"]
-
-
-@pytest.mark.parametrize("target", [b"/both", b"/post"])
-def test_where_nobody_knows_what_will_be_asked_nothing_is_kept(target):
-    scene = routed()
-    scene.answers = [say(), say()]
-    for _ in range(2):
-        assert scene.get("x-tenant: 1", target=target).told == "fwd=bypass; fwd-status=200"
 
 
 # -- memory
@@ -290,6 +173,78 @@ def test_what_is_on_its_way_over_a_reload_is_kept():
     assert second.response is None
     late.callback(say())
     assert (first.data, second.data, after.asked) == (b"hello", b"hello", 0)
+
+
+# -- what an operator has forgotten
+
+
+def purging(tmp_path, text=""):
+    path = tmp_path / "purged.txt"
+    path.write_text(text)
+    return path, Scene(answer=lambda request: say(content=request.target), purge={"file": str(path)})
+
+
+def hits(scene, *targets):
+    return [scene.get(target=target).told.startswith("hit") for target in targets]
+
+
+def test_what_is_added_to_the_list_is_forgotten_once(tmp_path):
+    path, scene = purging(tmp_path, "/old\n")
+    targets = b"/old", b"/a", b"/a?x=1", b"/b/1", b"/b/2", b"/c"
+    hits(scene, *targets)
+    assert hits(scene, *targets) == [True] * 6, "what stood there before means nothing of what came later"
+    path.write_text("/old\n# since Monday\n/a # gone\n/b/*\nA.test/c\nb.test/old\n")
+    scene.wait(3)
+    assert hits(scene, *targets) == [True, False, True, False, False, False]
+    assert hits(scene, *targets) == [True] * 6
+    path.write_text(path.read_text() + "/a\n")
+    scene.wait(3)
+    assert hits(scene, *targets) == [True, False, True, True, True, True]
+    assert scene.counted["purged"] == 5
+
+
+def test_everything_and_groups_are_forgotten(tmp_path):
+    path, scene = purging(tmp_path)
+    scene.origin._answer = lambda request: say(cache_groups=f'"{request.target.decode()[1:]}"')
+    targets = b"/shoes", b"/hats"
+    hits(scene, *targets)
+    path.write_text("group:shoes\n")
+    scene.wait(3)
+    assert hits(scene, *targets) == [False, True]
+    path.write_text("group:shoes\n*\n")
+    scene.wait(3)
+    assert hits(scene, *targets) == [False, False]
+
+
+def test_what_was_on_its_way_is_not_kept(tmp_path):
+    path, scene = purging(tmp_path)
+    late = Deferred()
+    scene.origin._answer = lambda request: late
+    scene.get()
+    path.write_text("/a\n")
+    scene.wait(3)
+    late.callback(say())
+    scene.origin._answer = lambda request: say(content=b"new")
+    assert scene.get().data == b"new"
+
+
+def test_a_reload_forgets_what_was_added_meanwhile(tmp_path):
+    path, scene = purging(tmp_path, "/old\n")
+    hits(scene, b"/a", b"/b")
+    path.write_text("/old\n/a\n")
+    after = Scene(before=scene, purge={"file": str(path)}, answer=lambda request: say())
+    scene.cache.stop()
+    assert hits(after, b"/a", b"/b") == [False, True]
+
+
+def test_a_list_that_is_none_is_not_used(tmp_path):
+    path, scene = purging(tmp_path)
+    hits(scene, b"/a")
+    for text in ("products\n", "/a b\n", "/a*b\n", "group:\n", "/a\n" * 1001):
+        path.write_text(text)
+        scene.wait(3)
+    assert hits(scene, b"/a") == [True]
+    assert scene.counted["source_failed"] == 5
 
 
 # -- what it tells
@@ -438,3 +393,14 @@ def test_nothing_of_it_is_left_to_the_garbage_collector():
         gc.garbage.clear()
         gc.enable()
     assert left == []
+
+
+def test_the_tests_that_the_page_names_are_there():
+    here = Path(__file__).parent
+    page = (here.parents[1] / "docs" / "modules" / "cache.md").read_text()
+    named = set(re.findall(r"^\| .* \| .* \| `(test_\w+)` \|$", page, re.MULTILINE))
+    found = {
+        name for path in here.glob("test_cache*.py") for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    assert len(named) > 30
+    assert named - found == set()
