@@ -41,6 +41,10 @@ from protogate_http.frames2 import (
 FIRST: Final = 65535
 """Every window when it begins, unless SETTINGS say otherwise."""
 PIECE: Final = 8192
+TORN: Final = 0.3
+"""How often what is sent ends within a frame, whose rest comes later: streams are reset in the middle of one, too."""
+LATE: Final = 0.003
+"""Seconds until it does."""
 DELAY: Final = 0.02
 """Seconds that a client waits at most before it gives up a stream that nobody answers."""
 STREAMS, WINDOW = 3, 4
@@ -191,6 +195,10 @@ class End(asyncio.Protocol):
             waits[0] = left
         if self._out and not self.transport.is_closing():
             out, self._out = b"".join(self._out), []
+            if len(out) > PIECE and random.random() < TORN:
+                at = len(out) - random.randrange(PIECE)
+                out, self._out = out[:at], [out[at:]]
+                asyncio.get_running_loop().call_later(LATE, self.pump)
             self.transport.write(out)
 
     def sent(self, number: int) -> None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from protogate_http.ask2 import Ask
     from protogate_http.options2 import Options
 
+PADDING: Final = 256
+"""Bytes of a frame that are none of its content, at most."""
 SLACK: Final = 1 << 20
 """Bytes that a peer which takes nothing may send beyond what it has windows for."""
 
@@ -272,8 +274,8 @@ class Link(Connection):
             self.lose(stream, self.spoilt(stream, judged(stream, code)))
             self.gave_up()
             if stream.due and not self.draining and not self.dead:
-                # ngh2 drops what was last on it without any credit: leave before that is missed.
-                self._lost += FRAME
+                # ngh2 drops a last frame that was too short without any credit: leave before that is missed.
+                self._lost += min(FRAME, stream.due + PADDING)
                 if self._lost > self._least:
                     self.drain()
 
