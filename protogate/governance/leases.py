@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import ceil
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -156,8 +155,8 @@ class Leases:
         if seconds >= HORIZON:
             portion.pace = portion.needed / seconds
             portion.needed, portion.since = 0, now
-        usual = max(portion.pace * HORIZON, portion.needed)
-        return max(ceil(min(usual, self.most_of(portion))), sum(portion.waiting.values()), 1)
+        usual = max(portion.pace * HORIZON, portion.needed / 2)
+        return max(int(min(usual, self.most_of(portion))), sum(portion.waiting.values()), 1)
 
     def most_of(self, portion: Portion) -> float:
         """Units that may be held without being needed yet: what all processes together may have in that time."""
