@@ -41,9 +41,9 @@ from protogate_http.frames2 import (
 FIRST: Final = 65535
 """Every window when it begins, unless SETTINGS say otherwise."""
 PIECE: Final = 8192
-TORN: Final = 0.3
+TORN: Final = 0.1
 """How often what is sent ends within a frame, whose rest comes later: streams are reset in the middle of one, too."""
-LATE: Final = 0.003
+LATE: Final = 0.01
 """Seconds until it does."""
 DELAY: Final = 0.02
 """Seconds that a client waits at most before it gives up a stream that nobody answers."""
@@ -72,6 +72,7 @@ class End(asyncio.Protocol):
         self._rooms: dict[int, int] = {}  # windows of streams
         self._queue: dict[int, list[Any]] = {}  # of streams: bytes to go, and whether that ends them
         self._out: list[bytes] = []
+        self._torn = False  # what was written ends within a frame
 
     @property
     def room(self) -> int:
@@ -193,13 +194,18 @@ class End(asyncio.Protocol):
                     self.sent(number)
                     break
             waits[0] = left
-        if self._out and not self.transport.is_closing():
+        if self._out and not self._torn and not self.transport.is_closing():
             out, self._out = b"".join(self._out), []
             if len(out) > PIECE and random.random() < TORN:
                 at = len(out) - random.randrange(PIECE)
                 out, self._out = out[:at], [out[at:]]
-                asyncio.get_running_loop().call_later(LATE, self.pump)
+                self._torn = True
+                asyncio.get_running_loop().call_later(LATE, self._mend)
             self.transport.write(out)
+
+    def _mend(self) -> None:
+        self._torn = False
+        self.pump()
 
     def sent(self, number: int) -> None:
         """All of the content was."""

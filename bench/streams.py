@@ -40,6 +40,8 @@ MEMORY: Final = 6 * MIB
 """By how much its memory may grow: what an allocator cannot give back."""
 HELD: Final = 192 * 1024
 """Bytes of a stream that is paused: its window, what the engine holds, what was read ahead, and the stream itself."""
+STILL: Final = 12
+"""Quarters of a second in which nothing moves, until all stands still."""
 EACH: Final = 125
 """Of these on one connection."""
 
@@ -123,6 +125,15 @@ class World:
             await client.play([name])
             await asyncio.sleep(0.005)
 
+    async def stands(self) -> int:
+        """Wait until nothing moves; the bytes that have moved until then."""
+        moved, since = -1, 0
+        while since < STILL:
+            await asyncio.sleep(0.25)
+            before, moved = moved, sum(end.spent for end in (*self.clients, *self.upstreams))
+            since = since + 1 if moved == before else 0
+        return moved
+
     async def report(self) -> dict[str, Any]:
         """The gateway's, while this loop goes on."""
         return await asyncio.to_thread(self.gateway.report)
@@ -199,9 +210,7 @@ async def paused(gateway: Gateway, port: int, number: int, name: str) -> Outcome
     first, moved, each = 0, 0, 0.0
     for again in (False, True):
         plays = [asyncio.ensure_future(client.play([name] * EACH)) for client in world.clients]
-        moved = -1
-        while moved != (moved := sum(end.spent for end in (*world.clients, *world.upstreams))):
-            await asyncio.sleep(1.0)
+        moved = await world.stands()
         held = await world.report()
         under_way = sum(link["streams"] for link in held["links"] if link["side"] == "server")
         outcome.expect("streams under way", under_way, len(world.clients) * EACH)
