@@ -37,8 +37,8 @@ STALL: Final = 0.005
 """Seconds."""
 STEP: Final = 0.002
 """Seconds between two looks of the load at the clock."""
-CONNECTIONS: Final = 32
-"""To each gateway."""
+CONNECTIONS: Final = 96
+"""To each gateway: so many that each worker gets its part of them, as the kernel shares them out by chance."""
 REQUEST: Final = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
 
 
