@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from protogate.body import Whole
 from protogate.config.faults import ConfigFaults
 from protogate.errors import UPSTREAM, Abort, ConfigError
+from protogate.expression.template import compile as template
 from protogate.governance.jwtauth import EARLY, JwtAuthFactory
 from protogate.message import Response
 from protogate.testing.exchange import exchange
@@ -162,8 +163,6 @@ def test_it_may_be_kept():
 
 
 def test_claims_are_forwarded_and_nothing_is_where_there_is_nothing():
-    from protogate.expression.template import compile as template
-
     scene = Scene(
         forward={"x-user": template("${identity.user}"), "x-groups": template("${identity.claims['groups']}")}
     )
