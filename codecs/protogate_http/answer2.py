@@ -46,6 +46,9 @@ class Answer(Serving, Stream):
     def stands(self, held: int, now: float) -> None:
         self.held, self.moved = held, now
 
+    def leaves(self, now: float) -> None:
+        self.moved = now
+
     def interim(self, response: Response) -> None:
         """C{request.interim}."""
         if self.response is None and self.writing == OPEN and 101 < response.status < 200:

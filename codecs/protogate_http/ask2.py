@@ -47,6 +47,9 @@ class Ask(Calling, Stream):
     def stands(self, held: int, now: float) -> None:
         self.held, self.moved = held, now
 
+    def leaves(self, now: float) -> None:
+        self.moved = now
+
     def ask(self, request: Request, last: bool) -> None:
         self.open(last)
         if last:

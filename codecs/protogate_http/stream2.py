@@ -113,6 +113,10 @@ class Stream:
         """The engine holds so many bytes of it, and nothing moves."""
         raise NotImplementedError
 
+    def leaves(self, now: float) -> None:
+        """Nothing is left of it but what the engine has."""
+        raise NotImplementedError
+
     # -- what comes
 
     def arrived(self, data: bytes) -> None:
@@ -224,7 +228,7 @@ class Stream:
             self.cancel(CANCEL)
             return
         link = self.link
-        self.moved = link.now()
+        self.leaves(link.now())
         link.watch(link.look())  # when its last byte has left, the engine will tell
         if not self.came:  # we answered without waiting: RST_STREAM behind END_STREAM (RFC 9113, 8.1)
             link.late_ones.append(self)
