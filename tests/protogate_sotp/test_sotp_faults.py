@@ -13,6 +13,7 @@ from protogate_sotp.faults import CODES, FAULTS, FLOOD, FLOW, HEADS, LIMIT
 from protogate_sotp.frames import (
     CANCEL,
     DATA,
+    END,
     GOAWAY,
     INTERIM,
     PING,
@@ -26,6 +27,7 @@ from protogate_sotp.frames import (
     frame,
     going,
 )
+from protogate_sotp.heads import read_response, write_request
 from protogate_sotp.server import CANCELS
 
 HARD = {"beyond_credit", "too_many_replies", "too_many_cancels", "large_response", "large_trailers"}
@@ -250,4 +252,56 @@ def test_nothing_is_read_after_a_fault():
     end.feed(HELLO + frame(REQUEST, 0, 2, ORDER))
     end.feed(frame(REQUEST, 1, 3, ORDER))
     assert end.app.requests == []
+    end.close()
+
+
+def asked(target=b"/1001/a", fields=(), body=None, upgrade=None):
+    """The payload of a REQUEST."""
+    method = b"GET" if upgrade else b"POST"
+    return write_request(Request(method, target, list(fields), body, b"1001", upgrade=upgrade), 0, [].append)
+
+
+TIGHT = Limits(request_line=200, header_line=200, headers=300, header_count=3, body=10)
+LARGE = {
+    "request_line_too_long": (asked(b"/" + b"x" * 200), 414),
+    "too_many_headers": (asked(fields=[(b"x-a", b"1")] * 4), 431),
+    "headers_too_large": (asked(fields=[(b"x-a", b"v" * 150)] * 2), 431),
+    "header_line_too_long": (asked(fields=[(b"x-a", b"v" * 200)]), 431),
+    "body_too_large": (asked(body=Giver([], 11).body), 413),
+}
+
+
+@pytest.mark.parametrize("event", LARGE)
+def test_a_request_over_a_limit_is_answered_with_what_that_is(event):
+    payload, http = LARGE[event]
+    end = greeted(limits=TIGHT)
+    end.app.answer = lambda request: Response(request.malformed.status)
+    end.order(flags=0 if event == "body_too_large" else END, payload=payload)
+    kind, _, _, head = end.said[0]
+    assert (kind, int.from_bytes(head[:2], "big")) == (RESPONSE, 17), "TOO_LARGE"
+    assert read_response(head).status == http
+    assert end.counted == [event]
+    end.app.answer = lambda request: Response(204)
+    end.order(3)  # the others go on
+    assert [read_response(payload).status for kind, _, _, payload in end.said if kind == RESPONSE] == [204]
+    end.close()
+
+
+def test_content_over_the_limit_is_answered_as_it_comes():
+    end = greeted(limits=TIGHT)
+    end.app.answer = silent
+    end.order(flags=0, payload=asked(body=Giver(close=False).body))
+    end.feed(frame(DATA, 0, 1, b"x" * 10))
+    assert end.said == []
+    end.feed(frame(DATA, 0, 1, b"x"))
+    assert end.counted == ["body_too_large"]
+    end.close()
+
+
+def test_a_tunnel_that_ends_at_once_is_none():
+    end = greeted()
+    end.app.answer = lambda request: Response(request.malformed.status)
+    end.order(payload=asked(b"/", upgrade=b"websocket"))
+    assert read_response(end.said[0][3]).status == 400
+    assert end.counted == ["bad_framing"]
     end.close()
