@@ -29,6 +29,7 @@ from protogate.plugins import find
 from protogate.quiet import quiet
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
+from protogate.upstream.health import verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,7 @@ class _Parts:
         named = {} if self.codecs is None else self.codecs.named
         self.tls: Any = self._made(sides, config, named, self.origins)
         self.always: Any = self._made(_always, config)
+        self._made(verify, config.upstreams)
 
     def _made(self, function: Callable[..., Any], *args: object) -> Any:
         try:

@@ -41,6 +41,7 @@ MODELS = {
     "`upstreams[].discovery`": model.Discovery,
     "`upstreams[].tls`": model.UpstreamTls,
     "`upstreams[].pool`": model.PoolSettings,
+    "`upstreams[].healthCheck`": model.HealthCheck,
     "`upstreams[].timeouts`": model.UpstreamTimeouts,
     "`routes`": model.Rule,
     "`routes[].routes[]`": model.Entry,

@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("context", "message", "exchange.ledger"),
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest", "config.stamp"),
-    ("config.address", "config.field"),
+    ("config.address", "config.field", "config.health"),
     ("body", "promise", "config.model", "config.faults", "plugins", "release"),
     ("config.units", "config.watch"),
     ("tls",),

@@ -20,6 +20,7 @@ from msgspec import inspect
 from protogate.config import address, units
 from protogate.config.faults import AtKey, ConfigFaults
 from protogate.config.field import field_name
+from protogate.config.health import request_path, statuses
 from protogate.config.model import Bytes, Config, Model, Seconds, Workers
 from protogate.config.nearest import hint, nearest
 from protogate.config.scalar import shown
@@ -45,6 +46,8 @@ CHECKS: Final[dict[str, Callable[[str], object]]] = {
     "host": address.host_pattern,
     "url": address.url,
     "field": field_name,
+    "path": request_path,
+    "statuses": statuses,
 }
 
 

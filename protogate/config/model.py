@@ -46,6 +46,8 @@ HostPattern = Annotated[str, Meta(extra={"check": "host"})]
 Url = Annotated[str, Meta(extra={"check": "url"})]
 Resolvable = Annotated[str, Meta(extra={"check": "name"})]
 FieldName = Annotated[str, Meta(extra={"check": "field"})]
+RequestPath = Annotated[str, Meta(extra={"check": "path"})]
+Statuses = Annotated[str, Meta(extra={"check": "statuses"})]
 
 
 def within(least: float, most: float, off: bool = False) -> Meta:
@@ -262,6 +264,33 @@ class PoolSettings(Model, frozen=True, kw_only=True):
     """Requests that may wait for a connection of one endpoint."""
 
 
+class HealthCheck(Model, frozen=True, kw_only=True):
+    """How each endpoint is looked at, on a connection of its own."""
+
+    type: Literal["http", "grpc", "connect"] = "http"
+    """Ask for a path, by the protocol of health checks of gRPC, or for nothing: to be connected is enough."""
+    path: RequestPath = "/"
+    """Path and query, of http."""
+    method: Literal["GET", "HEAD", "OPTIONS"] = "GET"
+    """Method, of http."""
+    host: str = ""
+    """The host that is asked for; empty = the endpoint's own."""
+    statuses: Statuses = "200-299"
+    """What is well, of http: statuses and ranges, with commas between."""
+    body: str = ""
+    """Text that must be in the answer, of http; empty = none."""
+    service: str = ""
+    """Which service is meant, of grpc; empty = the server as a whole."""
+    interval: Seconds = Seconds(5)
+    """From one look to the next, give or take a tenth."""
+    timeout: Seconds = Seconds(2)
+    """How long one may take, connecting included."""
+    rise: Count = 2
+    """Looks in a row that must find it well again."""
+    fall: Count = 3
+    """Looks in a row that must find it unwell."""
+
+
 class UpstreamTls(Model, frozen=True, kw_only=True):
     """Whom endpoints with TLS must prove to be, and what is proved to them."""
 
@@ -306,6 +335,8 @@ class Upstream(Model, frozen=True, kw_only=True):
     """Its connections."""
     timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
     """Clocks that differ from the gateway's."""
+    health_check: HealthCheck | None = None
+    """How its endpoints are looked at; without it they all count as well."""
 
 
 class Rewrite(Model, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ class Answer:
     status: int
     headers: Headers
     content: bytes
+    trailers: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class _Asking:
         """L{ISink}."""
         response = self._response
         assert response is not None
-        self.end(Answer(response.status, response.headers, b"".join(self._parts)))
+        self.end(Answer(response.status, response.headers, b"".join(self._parts), tuple(trailers or ())))
 
     def abort(self, reason: Abort) -> None:
         """L{ISink}."""

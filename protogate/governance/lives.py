@@ -56,7 +56,7 @@ class Lives:
         """
         every = [each for stage in bound.values() for each in stage]
         for each in every:
-            each.count = counters.scope("module", each.name).count
+            each.count = counters.scope("module", each.name, apart=True).count
         self.kinds = {type(each.module).__module__: each.name for each in every}
         counters.keep("module", set(self.kinds.values()))
         before, self.running = self.running, list(living(bound))

@@ -211,9 +211,12 @@ class Blocked:
         self._answer = self._now()
 
     def _blocked(self, seconds: float, module: str) -> None:
-        counters = self._counters.scope("module", module) if module else self._counters
-        counters.count("loop_blocked")
-        counters.add("loop_blocked_seconds", seconds)
+        scopes = [self._counters]
+        if module:
+            scopes.append(self._counters.scope("module", module, apart=True))
+        for counters in scopes:
+            counters.count("loop_blocked")
+            counters.add("loop_blocked_seconds", seconds)
 
     def _suspended(self) -> None:
         self._counters.count("loop_suspended")

@@ -48,14 +48,20 @@ class Counters:
         if self._above is not None:
             self._above.add(event, amount)
 
-    def scope(self, kind: str, name: str) -> Counters:
-        """The counters of one listener, one upstream …: what is counted there is counted here as well."""
+    def scope(self, kind: str, name: str, apart: bool = False) -> Counters:
+        """
+        The counters of one listener, one upstream …: what is counted there is counted here as well.
+
+        @param apart: that is not so: what its events are called means something there only.
+        """
         scopes = self._scopes
         found = scopes.get((kind, name))
         if found is None:
             if len(scopes) >= SCOPES:
                 name = OTHER
             found = scopes.setdefault((kind, name), Counters(self))
+            if apart:
+                found._above = None
         return found
 
     def keep(self, kind: str, names: Collection[str]) -> None:

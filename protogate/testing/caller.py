@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from twisted.internet.protocol import ClientFactory, Protocol
+from twisted.internet.interfaces import IProtocol
+from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 
 from protogate.context import Context
@@ -90,13 +91,13 @@ class Caller:
         self._gateway.run()
 
 
-class _Only(ClientFactory[Protocol]):
+class _Only(ClientFactory[Any]):
     """Connects a protocol that is already there."""
 
     noisy = False
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: IProtocol) -> None:
         self._protocol = protocol
 
-    def buildProtocol(self, addr: object) -> Protocol:
+    def buildProtocol(self, addr: object) -> Any:
         return self._protocol

@@ -34,6 +34,7 @@ from protogate.tls.client import Client
 from protogate.upstream.connector import Connector, Trust
 from protogate.upstream.discovery import Discovery
 from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
+from protogate.upstream.health import Health
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
@@ -77,6 +78,7 @@ class Cluster:
         rename: bool = False,
         tls: Client | None = None,
         proxy: str = "off",
+        check: model.HealthCheck | None = None,
     ) -> None:
         self.name, self._proxy = name, proxy
         self.trust = Trust(tls)
@@ -89,7 +91,8 @@ class Cluster:
         self._balance = Smooth(())
         self._hoping: dict[Deferred[None], None] = {}
         self._discovery = self._discover(source)
-        self._draining = False
+        self._health = self._looking(check)
+        self._started = self._draining = False
         self._arrange()
 
     @classmethod
@@ -110,7 +113,8 @@ class Cluster:
         context = Context(means.wheel, gateway.limits.frozen(), merged(config, gateway), means.count)
         context.deadline = field_name(config.deadline_header)
         rename = config.host == "endpoint"
-        return cls(config.name, means, codec, context, config.pool, places, source, rename, tls, config.proxy_protocol)
+        proxy, check = config.proxy_protocol, config.health_check
+        return cls(config.name, means, codec, context, config.pool, places, source, rename, tls, proxy, check)
 
     @classmethod
     def unnamed(
@@ -126,9 +130,12 @@ class Cluster:
         return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), None, True, tls)
 
     def start(self) -> None:
-        """Begin to look for endpoints, where the configuration says so.  Harmless when begun."""
+        """Begin to look for endpoints, and at them, where the configuration says so.  Harmless when begun."""
+        self._started = True
         if self._discovery is not None:
             self._discovery.start()
+        if self._health is not None:
+            self._health.follow(self._endpoints.values())
 
     def update(
         self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec, tls: Client | None = None
@@ -155,6 +162,7 @@ class Cluster:
                 self._found = ()
                 self._discovery = self._discover(source)
                 self.start()
+            self._relook(config.health_check)
         if tls != self.trust.client:
             self.trust.client = tls
         if codec is not self._codec or proxy != self._proxy:
@@ -214,7 +222,7 @@ class Cluster:
             if endpoint is not None and endpoint not in tried:
                 return endpoint
         for endpoint in self._endpoints.values():  # those of little weight come rarely
-            if endpoint.place.weight and endpoint not in tried:
+            if endpoint.place.weight and endpoint.up and endpoint not in tried:
                 return endpoint
         return None
 
@@ -291,17 +299,56 @@ class Cluster:
                 endpoint.place = each
             kept[key] = endpoint
         self._endpoints = kept
-        self._balance = Smooth(((endpoint, endpoint.place.weight) for endpoint in kept.values()), self._means.random)
+        self._choose()
+        if self._health is not None and self._started:
+            self._health.follow(kept.values())
         self._leave(endpoints.values())
 
-    def _pool(self, each: Place) -> Pool:
+    def _choose(self) -> None:
+        """From now on requests go to those that are well; when none is, to all: some may be better than they look."""
+        if self._draining:
+            return
+        endpoints = list(self._endpoints.values())
+        well = [endpoint for endpoint in endpoints if endpoint.up and endpoint.place.weight]
+        if not well and any(endpoint.place.weight for endpoint in endpoints):
+            self._means.count("nobody_well")
+            well = endpoints
+        self._balance = Smooth([(endpoint, endpoint.place.weight) for endpoint in well], self._means.random)
+
+    def _looking(self, check: model.HealthCheck | None) -> Health | None:
+        if check is None:
+            return None
+        means = self._means
+        return Health(self.name, check, self._connector_to, self._choose, means.wheel, means.count)
+
+    def _relook(self, check: model.HealthCheck | None) -> None:
+        """Look at endpoints by another configuration, if it is one.  What was found out counts until there is more."""
+        health = self._health
+        if (None if health is None else health.settings) == check:
+            return
+        if health is not None:
+            health.stop()
+        self._health = self._looking(check)
+        if check is None:
+            for endpoint in self._endpoints.values():
+                endpoint.up = True
+            self._choose()
+        if self._started:
+            self.start()
+
+    def _connector(self, each: Place) -> Connector:
         means = self._means
         trust = self.trust if each.tls else None
-        connector = Connector(
+        return Connector(
             means.reactor, means.resolver, self._codec, self._context, each.host, each.port, trust, each.identity
         )
+
+    def _connector_to(self, endpoint: Endpoint) -> Connector:
+        return self._connector(endpoint.place)
+
+    def _pool(self, each: Place) -> Pool:
         announce = None if self._proxy == "off" else partial(encode, self._proxy)
-        return Pool(connector, self._context, self._settings, each.address, announce)
+        return Pool(self._connector(each), self._context, self._settings, each.address, announce)
 
     def _leave(self, endpoints: Iterable[Endpoint]) -> None:
         """These get no new request; who waits for them is sent elsewhere."""
@@ -341,6 +388,8 @@ class Cluster:
     def _stop(self) -> None:
         self._draining = True
         self._balance = Smooth(())
+        if self._health is not None:
+            self._health.stop()
         if self._discovery is not None:
             self._discovery.stop()
         self._hopeless(gone(f"upstream {self.name} was closed"))

@@ -71,12 +71,17 @@ class Source:
 
 
 class Endpoint:
-    """A place that is in use; C{place} may be replaced by one that differs in weight, zone or authority."""
+    """
+    A place that is in use; C{place} may be replaced by one that differs in weight, zone or authority.
 
-    __slots__ = ("address", "place", "pool")
+    @ivar up: whether it is well, as far as anybody looks.
+    """
+
+    __slots__ = ("address", "place", "pool", "up")
 
     def __init__(self, place: Place, pool: Pool) -> None:
         self.place, self.pool, self.address = place, pool, place.address
+        self.up = True
 
 
 def own(host: str, port: int, usual: int | None = HTTP_PORT) -> bytes:

@@ -75,3 +75,13 @@ def test_what_left_the_configuration_is_forgotten_but_not_its_part_of_the_total(
         "upstream": {"a": {"connected": 1}},
         "listener": {"b": {"accepted": 1}},
     }
+
+
+def test_what_is_counted_apart_is_counted_there_only() -> None:
+    counters = Counters()
+    scope = counters.scope("module", "limit", apart=True)
+    scope.count("refused")
+    scope.add("seconds", 0.5)
+    assert dict(counters.counts) == {}
+    assert counters.snapshot()["counts"]["module"] == {"limit": {"refused": 1, "seconds": 0.5}}
+    assert scope.tally is counters.tally

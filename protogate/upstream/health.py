@@ -1,0 +1,137 @@
+"""
+Which endpoints of an upstream are well, by looking at each again and again.
+
+Rules
+- An endpoint is well until it was found unwell C{fall} times in a row, and unwell until it was found well C{rise}
+  times: what alternates changes nothing.
+- The first look comes within a second, the next C{interval} later, give or take a tenth, so that many gateways do not
+  look at once.  There is one at a time; a slow one puts the next off.
+- Looks count as nothing else: no request, no breaker, no record.
+- What is not an endpoint any more is looked at no more, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import SystemRandom
+from typing import Final
+
+from twisted.logger import Logger
+
+from protogate.config import model
+from protogate.config.faults import ConfigFaults
+from protogate.errors import ConfigError
+from protogate.upstream.connector import Connector
+from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.probe import Probe, judge, question
+from protogate.wheel import Wheel
+
+FIRST: Final = 1.0
+"""Seconds within which an endpoint is looked at for the first time."""
+
+_log = Logger()
+_random: Final = SystemRandom()
+
+
+def verify(upstreams: Iterable[model.Upstream]) -> None:
+    """
+    Whether endpoints can be looked at as a configuration says.
+
+    @raise ConfigFaults: some cannot.
+    """
+    faults = [
+        ConfigError("a look may take no longer than the interval", ("upstreams", index, "healthCheck", "timeout"))
+        for index, upstream in enumerate(upstreams)
+        if upstream.health_check is not None and not 0 < upstream.health_check.timeout <= upstream.health_check.interval
+    ]
+    if faults:
+        raise ConfigFaults(faults)
+
+
+class Health:
+    """
+    @param name: of the upstream, for people.
+    @param connector: makes what connects to an endpoint.
+    @param changed: told after an endpoint's C{up} has changed.
+    @param count: told C{check_ok}, C{check_failed}, C{endpoint_up}, C{endpoint_down}.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: model.HealthCheck,
+        connector: Callable[[Endpoint], Connector],
+        changed: Callable[[], None],
+        wheel: Wheel,
+        count: Callable[[str], None],
+    ) -> None:
+        self.name, self.settings = name, settings
+        self.connector, self.changed, self.wheel, self.count = connector, changed, wheel, count
+        self._watches: dict[Endpoint, Watch] = {}
+
+    def follow(self, endpoints: Iterable[Endpoint]) -> None:
+        """These are to be looked at, and no others."""
+        before, self._watches = self._watches, {}
+        for endpoint in endpoints:
+            watch = before.pop(endpoint, None)
+            if watch is None:
+                watch = Watch(self, endpoint)
+                watch.start()
+            self._watches[endpoint] = watch
+        for watch in before.values():
+            watch.stop()
+
+    def stop(self) -> None:
+        """Look at none any more."""
+        self.follow(())
+
+
+class Watch:
+    """The looks at one endpoint."""
+
+    __slots__ = ("_endpoint", "_health", "_probe", "_row", "_timer")
+
+    def __init__(self, health: Health, endpoint: Endpoint) -> None:
+        self._health, self._endpoint = health, endpoint
+        self._row = 0  # looks in a row that say other than what counts
+        self._probe: Probe | None = None
+        self._timer = health.wheel.timer(self._look)
+
+    def start(self) -> None:
+        """Begin."""
+        self._timer.set(_random.uniform(0.0, min(FIRST, float(self._health.settings.interval))))
+
+    def stop(self) -> None:
+        """End."""
+        self._timer.end()
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.stop()
+
+    def _look(self) -> None:
+        health, settings = self._health, self._health.settings
+        if self._probe is None:
+            request = question(settings, self._endpoint.place.authority)
+            self._probe = Probe(request, judge(settings), health.wheel, float(settings.timeout), self._looked)
+            self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
+            self._probe.start(health.connector(self._endpoint))
+
+    def _looked(self, why: str) -> None:
+        self._probe = None
+        health, endpoint = self._health, self._endpoint
+        health.count("check_failed" if why else "check_ok")
+        if (not why) == endpoint.up:
+            self._row = 0
+            return
+        self._row += 1
+        if self._row < (health.settings.rise if not why else health.settings.fall):
+            return
+        self._row = 0
+        endpoint.up = not why
+        health.count("endpoint_up" if endpoint.up else "endpoint_down")
+        told = {"upstream": health.name, "address": endpoint.address}
+        if why:
+            _log.warn("upstream {upstream}: {address} is not well: {why}", why=why, **told)
+        else:
+            _log.info("upstream {upstream}: {address} is well again", **told)
+        health.changed()
