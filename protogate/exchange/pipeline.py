@@ -70,9 +70,9 @@ class IBound(Protocol):
     count: Callable[[str], None]
 
 
-def run(bound: Sequence[IBound], exchange: Exchange, start: int = 0) -> Response | Deferred[Response | None] | None:
+def run(bound: Sequence[IBound], exchange: Exchange) -> Response | Deferred[Response | None] | None:
     """
-    Run the modules of one stage, from C{bound[start]} on, until one answers.
+    Run the modules of one stage until one answers.
 
     @return: the first Response, or None when no module gave one; a Deferred of the same only when a module really
         waits.  Cancel it to abandon the stage.
@@ -81,19 +81,28 @@ def run(bound: Sequence[IBound], exchange: Exchange, start: int = 0) -> Response
         module.
     @raise CancelledError: the client left.
     """
-    index, result = _next(bound, exchange, start)
-    if result is None:
-        return None
-    if isinstance(result, Response):
-        bound[index].count("answered")
-        return result
-    return _Chain(bound, exchange).begin(index, result)
+    for module in bound:  # as _next, but for what only a chain needs: each exchange comes through here
+        try:
+            applies = module.applies
+            if applies is not None and not applies(exchange):
+                continue
+            process = module.process
+            result = process(exchange)
+        except Exception as error:
+            _failed(module, exchange, error)
+            continue
+        if result is not None:
+            if isinstance(result, Response):
+                module.count("answered")
+                return result
+            return _Chain(bound, exchange).begin(bound.index(module), result)
+    return None
 
 
-def _next(bound: Sequence[IBound], exchange: Exchange, index: int, chain: _Chain | None = None) -> tuple[int, object]:
+def _next(bound: Sequence[IBound], exchange: Exchange, index: int, chain: _Chain) -> tuple[int, object]:
     """The next module, from index on, that returns something else than None, and what it returned."""
     for at in range(index, len(bound)):
-        if chain is not None and chain.over:
+        if chain.over:
             break  # a module made the client leave: nobody waits for the rest
         module = bound[at]
         try:

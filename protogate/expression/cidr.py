@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv4Network, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 from typing import Final
 
 from protogate.errors import ConfigError
 
+KNOWN: Final = 4096
+"""Addresses whose numbers are remembered."""
 _NETWORK: Final = re.compile(r"([0-9A-Fa-f.:]{2,45})(?:/[0-9]{1,3})?")
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
+@lru_cache(KNOWN)  # who asks once asks again, and several modules want to know
 def number(address: str) -> tuple[int, int] | None:
     """Version and number of an address, a zone (C{%eth0}) left out; None for what is none."""
     try:

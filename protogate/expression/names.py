@@ -38,7 +38,7 @@ def _field(where: str, never: Mapping[bytes, str]) -> Callable[[bytes], None]:
 
 
 def _method_equals(literal: bytes) -> Run:
-    return lambda exchange: bool(exchange.request.method == literal)
+    return lambda exchange: exchange.request.method == literal
 
 
 def _of_route(name: str, otherwise: object) -> Run:

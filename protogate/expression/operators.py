@@ -59,8 +59,8 @@ def _equal(code: Code, value: Any, wanted: bool) -> Run:
             return same if wanted else lambda exchange: not same(exchange)
     run = code.closure
     if wanted:
-        return lambda exchange: bool(run(exchange) == value)
-    return lambda exchange: bool(run(exchange) != value)
+        return lambda exchange: run(exchange) == value
+    return lambda exchange: run(exchange) != value
 
 
 def among(left: Code, right: Code) -> Code:

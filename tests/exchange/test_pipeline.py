@@ -134,11 +134,6 @@ def test_first_response_ends_the_stage(exchange):
     assert exchange.seen == ["a", "b"]
 
 
-def test_run_starts_where_it_is_told(exchange):
-    assert run([noting("a"), noting("b"), noting("c")], exchange, 2) is None
-    assert exchange.seen == ["c"]
-
-
 def test_module_that_does_not_apply_is_left_out(exchange):
     no = noting("no")
     no.applies = lambda exchange: False
