@@ -62,7 +62,9 @@ def _response_headers(exchange: Any) -> Any:
 
 
 def _remote(exchange: Any) -> int:
-    seconds: float = exchange.ledger.remote(exchange.wheel.now())
+    ledger = exchange.ledger
+    # The clock is asked only while there is no answer.
+    seconds: float = ledger.remote(exchange.wheel.now() if ledger.chosen and not ledger.answered else 0.0)
     return round(seconds * 1000)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protogate.expression.code import Code, Run, constant
-from protogate.expression.types import BOOL, DOUBLE, STRING, is_list
+from protogate.expression.types import BOOL, DOUBLE, INT, STRING, is_list
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
@@ -148,7 +148,10 @@ def rendered(code: Code) -> Code:
     if code.run is None:
         return constant(STRING, render(code.value))
     run = code.run
-    return Code(STRING, lambda exchange: render(run(exchange)))
+    raw: Run | None = None
+    if code.type == INT:
+        raw = lambda exchange: b"%d" % run(exchange)  # noqa: E731
+    return Code(STRING, lambda exchange: render(run(exchange)), raw=raw)
 
 
 def _bool(value: bool) -> str:

@@ -34,6 +34,8 @@ METHODS: Final = ("GET", "HEAD", "POST")
 """What pages may always ask, as far as their fields are simple (Fetch Standard, 2.2.1)."""
 LONGEST: Final = 512
 """Bytes of an Origin that is looked at."""
+KNOWN: Final = 64
+"""Origins whose answer is remembered."""
 _MINE: Final = frozenset(
     (
         b"access-control-allow-origin",
@@ -78,25 +80,39 @@ class Cors:
         self._methods, self._names, self._private, self._max_age = methods, names, private, max_age
         # What everybody is told is told to whoever sends no Origin, too: the answer is the same.
         self._public = ((b"access-control-allow-origin", b"*"), *fields)
+        self._nobody = (_VARY,)
+        self._known: dict[bytes, tuple[Field, ...]] = {}  # what those who are allowed are told
 
     def process(self, exchange: Exchange) -> Response | None:
         """Answer a preflight, or have the answer say for whom it is."""
-        headers = exchange.request.headers
-        origins = headers.all(b"origin")
+        request = exchange.request
+        origins = [value for name, value in request.headers if name == b"origin"]
         if (
-            origins
-            and exchange.request.method == b"OPTIONS"
-            and headers.get(b"access-control-request-method") is not None
+            request.method == b"OPTIONS"
+            and origins
+            and request.headers.get(b"access-control-request-method") is not None
         ):
             return self._preflight(exchange, origins)
         exchange.upon(_strip)
         if self._anybody:
             exchange.fields.extend(self._public)
-            return None
-        if self._fits(origins):
-            exchange.fields.extend(((b"access-control-allow-origin", origins[0]), *self._fields))
-        exchange.fields.append(_VARY)
+        else:
+            exchange.fields.extend(self._said(origins))
         return None
+
+    def _said(self, origins: Sequence[bytes]) -> Sequence[Field]:
+        """What the answer says."""
+        if len(origins) != 1:
+            return self._nobody
+        known = self._known.get(origins[0])
+        if known is not None:
+            return known
+        if not self._fits(origins):
+            return self._nobody
+        said = ((b"access-control-allow-origin", origins[0]), *self._fields, _VARY)
+        if len(self._known) < KNOWN:
+            self._known[origins[0]] = said
+        return said
 
     def _fits(self, origins: Sequence[bytes]) -> bool:
         return len(origins) == 1 and len(origins[0]) <= LONGEST and self._allowed(origins[0].decode("latin-1"))

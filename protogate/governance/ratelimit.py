@@ -69,6 +69,7 @@ class RateLimit:
     ) -> None:
         self._rate, self._burst, self._key, self._text, self._cost = rate, burst, key, text, cost
         self._name, self._most, self._always, self._store, self._fails = name, most, always, store, fails
+        self._price = min(cost, burst) if isinstance(cost, int) else 0
         self._told = limits.Told(name, rate.count, rate.period)
         self._buckets = Buckets(rate.each, burst, most)
         self._workers = 1
@@ -110,12 +111,15 @@ class RateLimit:
 
     def process(self, exchange: Exchange) -> Deferred[None] | None:
         """Let it pass, or raise the Abort that refuses it."""
-        cost = min(limits.price(self._cost, exchange), self._burst)
+        cost = self._price or min(limits.price(self._cost, exchange), self._burst)
         if not cost:
             return None
         key = self._key(exchange)
         if self._leases is None:
-            self._judge(self._buckets.take(key, cost, exchange.wheel.now()), exchange, cost)
+            buckets = self._buckets
+            known = buckets.take(key, cost, exchange.wheel.now())
+            if known < 0.0 or self._always or buckets.crowded:  # else there is nothing to say
+                self._judge(known, exchange, cost)
             return None
         left = self._leases.take(key, cost)
         if isinstance(left, Deferred):

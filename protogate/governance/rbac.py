@@ -36,12 +36,14 @@ class Rule:
     @ivar name: for the record.
     @ivar holds: does it, for an exchange?
     @ivar allows: what follows then.
+    @ivar note: what the record says then.
     """
 
-    __slots__ = ("allows", "holds", "name")
+    __slots__ = ("allows", "holds", "name", "note")
 
     def __init__(self, name: str, holds: Holds, allows: bool) -> None:
         self.name, self.holds, self.allows = name, holds, allows
+        self.note = f"{'allow' if allows else 'deny'}: {name}"
 
 
 @implementer(IModule)
@@ -52,27 +54,28 @@ class Rbac:
     @param challenge: C{WWW-Authenticate} for whoever is denied and was not authenticated; empty = none, and 403.
     """
 
-    __slots__ = ("_allows", "_challenge", "_rules", "warnings")
+    __slots__ = ("_challenge", "_default", "_rules", "warnings")
 
     def __init__(self, rules: list[Rule], allows: bool, challenge: bytes, warnings: list[ConfigError]) -> None:
-        self._rules, self._allows, self._challenge, self.warnings = tuple(rules), allows, challenge, warnings
+        self._rules, self._challenge, self.warnings = tuple(rules), challenge, warnings
+        self._default = Rule("default", condition.ALWAYS_TRUE, allows)
 
     def process(self, exchange: Exchange) -> None:
         """Let it pass, or raise the Abort that denies it."""
         if exchange.request.malformed is not None:
             return
-        name, allows = "default", self._allows
         for rule in self._rules:
             if rule.holds(exchange):
-                name, allows = rule.name, rule.allows
                 break
-        exchange.notes["rbac"] = f"{'allow' if allows else 'deny'}: {name}"
-        if allows:
+        else:
+            rule = self._default
+        exchange.notes["rbac"] = rule.note
+        if rule.allows:
             return
         identity = exchange.identity
         known = identity is not None
         raise Abort(
-            f"rbac: {name} denies {identity.user or 'somebody without a name' if identity else 'a stranger'}",
+            f"rbac: {rule.name} denies {identity.user or 'somebody without a name' if identity else 'a stranger'}",
             CLIENT,
             403 if known or not self._challenge else 401,
             error="http_request_denied",

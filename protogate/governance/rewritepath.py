@@ -60,24 +60,25 @@ class RewritePath:
 
     def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
-        self._known: dict[str, bytes] = {}
+        self._known: dict[str, tuple[bytes, str]] = {}
 
     def process(self, exchange: Exchange) -> None:
         """Change path and target, or leave both alone."""
         request = exchange.request
-        if not request.target.startswith(b"/"):
+        target = request.target
+        if not target.startswith(b"/"):
             return  # OPTIONS * and CONNECT have no path
         before = request.path
         after = self._rewrite(exchange, before)
         if after == before:
             return
-        path = self._known.get(after) or self._target(after)
-        _, mark, query = request.target.partition(b"?")
+        path, text = self._known.get(after) or self._made(after)
+        _, mark, query = target.partition(b"?")
         request.target = path + mark + query
-        request.path = path.decode("ascii")
+        request.path = text
 
-    def _target(self, after: str) -> bytes:
-        """L{target_of}, which is remembered for a while."""
+    def _made(self, after: str) -> tuple[bytes, str]:
+        """L{target_of}, and its text, which are remembered for a while."""
         try:
             path = target_of(after)
         except ValueError as error:
@@ -88,11 +89,12 @@ class RewritePath:
                 error="http_request_error",
                 detail="the path cannot be rewritten",
             ) from None
+        found = path, path.decode("ascii")
         if len(after) <= LONGEST:
             if len(self._known) >= KNOWN:
                 self._known.clear()
-            self._known[after] = path
-        return path
+            self._known[after] = found
+        return found
 
 
 @implementer(IModuleFactory)
@@ -139,12 +141,18 @@ def _prefix(reader: Params) -> Rewrite:
         _literal(reader, "replacement", replacement)
     stem = prefix.rstrip("/")
     inner, size = stem + "/", len(stem)
+    if isinstance(replacement, str):
+        start = replacement.rstrip("/")
+
+        def moved(exchange: Exchange, before: str) -> str:
+            return start + before[size:] if before == stem or before.startswith(inner) else before
+
+        return moved
 
     def rewrite(exchange: Exchange, before: str) -> str:
         if before != stem and not before.startswith(inner):
             return before
-        made = replacement if isinstance(replacement, str) else replacement(exchange)
-        return made.rstrip("/") + before[size:]
+        return replacement(exchange).rstrip("/") + before[size:]
 
     return rewrite
 

@@ -29,23 +29,25 @@ _FORWARDING: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 class SetRequestHeader:
     """@ivar warnings: fields that do not reach the upstream as they are written here."""
 
-    __slots__ = ("_fields", "_parsed", "warnings")
+    __slots__ = ("_fields", "_host", "_parsed", "warnings")
 
     def __init__(self, fields: Fields, warnings: list[ConfigError]) -> None:
         self._fields, self.warnings = fields, warnings
+        self._host = b"host" in fields.names
         self._parsed = not fields.names.isdisjoint((b"host", b"cookie"))
 
     def process(self, exchange: Exchange) -> None:
         """Set the fields."""
         request = exchange.request
-        headers, names = request.headers, self._fields.names
-        fields = self._fields.of(exchange)  # all of them first: a template may read what is replaced here
-        if b"host" in names:
+        headers, written = request.headers, self._fields
+        fields = written.of(exchange)  # all of them first: a template may read what is replaced here
+        if self._host:
             fields = self._rehost(request, fields)
-        if self._fields.single:
+        if written.single:
             for name, value in fields:
                 headers.set(name, value)
         else:
+            names = written.names
             headers[:] = [field for field in headers if field[0] not in names]
             headers.extend(fields)
         if self._parsed:

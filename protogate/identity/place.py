@@ -87,13 +87,16 @@ class Authorization(Header):
         super().__init__(_AUTHORIZATION)
         self._scheme = scheme.lower().encode("ascii")
         self._length = len(self._scheme)
+        self._usual = scheme.encode("ascii") + b" "  # as nearly everybody writes it
 
     def find(self, request: Request) -> bytes | None:
         """See L{Place}.  Empty when nothing follows the scheme."""
-        value = super().find(request)
+        value = Header.find(self, request)
         if value is None:
             return None
         length = self._length
+        if value.startswith(self._usual):
+            return value[length:].lstrip(b" ")
         if value[:length].lower() != self._scheme or value[length : length + 1] not in (b" ", b""):
             return None
         return value[length:].lstrip(b" ")
