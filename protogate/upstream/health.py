@@ -109,15 +109,18 @@ class Watch:
             probe.stop()
 
     def _look(self) -> None:
+        if self._probe is not None:
+            return  # it comes when this one is over
         health, settings = self._health, self._health.settings
-        if self._probe is None:
-            request = question(settings, self._endpoint.place.authority)
-            self._probe = Probe(request, judge(settings), health.wheel, float(settings.timeout), self._looked)
-            self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
-            self._probe.start(health.connector(self._endpoint))
+        request = question(settings, self._endpoint.place.authority)
+        self._probe = Probe(request, judge(settings), health.wheel, float(settings.timeout), self._looked)
+        self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
+        self._probe.start(health.connector(self._endpoint))
 
     def _looked(self, why: str) -> None:
         self._probe = None
+        if not self._timer.active:
+            self._timer.set(0.0)
         health, endpoint = self._health, self._endpoint
         health.count("check_failed" if why else "check_ok")
         if (not why) == endpoint.up:

@@ -25,6 +25,7 @@ from protogate.wheel import Wheel
 
 LIMIT: Final = 64 * 1024
 """Bytes of an answer that are looked at; one that is longer is not well."""
+AGENT: Final = b"protogate-health-check"
 GRPC: Final = b"/grpc.health.v1.Health/Check"
 _SERVING: Final = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 
@@ -121,12 +122,12 @@ def question(settings: model.HealthCheck, authority: bytes) -> Request | None:
     kind = settings.type
     name = settings.host.encode("ascii") or authority
     if kind == "http":
-        headers = [(b"user-agent", b"protogate-health-check")]
+        headers = [(b"user-agent", AGENT)]
         return Request(settings.method.encode("ascii"), settings.path.encode("ascii"), headers, None, name)
     if kind == "grpc":
         service = settings.service.encode("utf-8")
         message = b"\x0a" + _varint(len(service)) + service if service else b""
-        headers = [(b"content-type", b"application/grpc"), (b"user-agent", b"protogate-health-check")]
+        headers = [(b"content-type", b"application/grpc"), (b"te", b"trailers"), (b"user-agent", AGENT)]
         return Request(b"POST", GRPC, headers, Whole(b"\0" + len(message).to_bytes(4) + message), name)
     return None
 

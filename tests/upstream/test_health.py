@@ -168,6 +168,20 @@ def test_who_refuses_and_who_says_nothing_is_not_well() -> None:
         assert scene.ask() == (0, 4)
 
 
+def test_a_look_that_takes_all_its_time_is_not_the_last() -> None:
+    with MemoryGateway(configured("interval: 1s, timeout: 1s, fall: 1, rise: 1")) as gateway:
+        scene = Scene(gateway)
+        gateway.reactor.silent.add(("192.0.2.1", 80))
+        scene.one.port.stopListening()
+        for _ in range(3):
+            gateway.advance(4)
+            assert scene.ask() == (0, 4)
+        gateway.reactor.silent.clear()
+        scene.one.start()
+        gateway.advance(2.5)
+        assert scene.ask() == (2, 2)
+
+
 def test_it_is_enough_to_be_connected() -> None:
     with MemoryGateway(configured("type: connect, interval: 1s, timeout: 1s, fall: 1")) as gateway:
         scene = Scene(gateway)
