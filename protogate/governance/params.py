@@ -54,7 +54,7 @@ class Fields:
     @ivar single: no name stands there twice.
     """
 
-    __slots__ = ("_constant", "_lines", "names", "single")
+    __slots__ = ("_constant", "_lines", "_one", "names", "single")
 
     def __init__(self, lines: list[Line]) -> None:
         self._lines = lines
@@ -63,11 +63,18 @@ class Fields:
         self._constant: list[Field] | None = None
         if all(template is None for _, _, template in lines):
             self._constant = [(name, value) for name, value, _ in lines]
+        # Mostly there is one.
+        self._one: tuple[bytes, Template] | None = None
+        if len(lines) == 1 and lines[0][2] is not None:
+            self._one = lines[0][0], lines[0][2]
 
     def of(self, exchange: Any) -> list[Field]:
         """As they are for one exchange.  Do not change the list."""
         if self._constant is not None:
             return self._constant
+        if self._one is not None:
+            name, template = self._one
+            return [(name, template.header(exchange))]
         return [
             (name, value if template is None else template.header(exchange)) for name, value, template in self._lines
         ]
