@@ -146,7 +146,11 @@ def test_a_url_is_asked_at_the_start_and_each_interval_again():
 )
 def test_a_url_that_fails_is_asked_again_sooner_and_told_of_once(answer, logged):
     answers = [answer, answer, lambda request: Response(200, body=Whole(b"[1]"))]
-    scene = Scene(Source(url=URL, interval=60.0), lambda request: answers.pop(0)(request))
+
+    def next_of_them(request):
+        return answers.pop(0)(request)
+
+    scene = Scene(Source(url=URL, interval=60.0), next_of_them)
     scene.start()
     assert scene.followed.value is None
     scene.reactor.advance(1.2)
