@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,7 @@ RULES = """- name: rbac
 FIELDS = """- {name: setRequestHeader, actionParam: {x-who: "${source.ip}"}}
   - {name: removeHeader, actionParam: {names: [x-drop]}}"""
 USERS = "bob:$pbkdf2-sha256$i=10000$c2FsdHNhbHRzYWx0$PDdWE3MFdVeoZSQyTAFebtzLM5x8LX6QConpOsW2CHs"
+KEY = "sha256:" + hashlib.sha256(b"open sesame").hexdigest() + " bob"
 BOB = "Basic " + base64.b64encode(b"bob:secret").decode()
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
 
@@ -119,6 +121,31 @@ CASES = {
         [200],
         {"access-control-allow-origin": "https://shop.example"},
     ),
+    "a key": Case(
+        '- {name: keyAuth, actionParam: {keys: {file: users}, forward: {x-user: "${identity.user}"}}}',
+        [({"x-api-key": "open sesame"}, b""), ({}, b""), ({"x-api-key": "open, sesame"}, b"")],
+        [200, 401, 401],
+    ),
+    "a quota": Case(
+        "- {name: quota, actionParam: {limit: 1, per: day}}",
+        [NOTHING] * 2,
+        [200, 429],
+    ),
+    "so many at once": Case("- {name: concurrencyLimit, actionParam: {limit: 1}}", [NOTHING] * 2, [200, 200]),
+    "a fault on purpose": Case("- {name: faultInject, actionParam: {abort: 503}}", [NOTHING], [503]),
+    "a page for an error": Case(
+        "- {name: accessList, actionParam: {deny: [127.0.0.0/8]}}\n"
+        "  - {name: errorPage, actionParam: {pages: [{statuses: [403], text: no}]}}",
+        [NOTHING],
+        [403],
+        {"content-type": "text/plain; charset=utf-8"},
+    ),
+    "another query": Case(
+        "- {name: rewriteQuery, actionParam: {set: {a: '1'}}}", [NOTHING], [200], {}, (b"POST /1001/get?a=1 HTTP/1.1",)
+    ),
+    "a field of the answer set": Case(
+        "- {name: setResponseHeader, actionParam: {x-gate: edge}}", [NOTHING], [200], {"x-gate": "edge"}
+    ),
     "a module in the shadow": Case(
         '- {name: accessList, shadow: true, actionParam: {deny: ["127.0.0.0/8"]}}', [NOTHING], [200]
     ),
@@ -128,7 +155,7 @@ CASES = {
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_policy_has_the_same_outcome(case: Case, codec: str, tmp_path: Path) -> None:
-    (tmp_path / "users").write_text(f"{USERS}\n")
+    (tmp_path / "users").write_text(f"{KEY if 'keyAuth' in case.modules else USERS}\n")
     policy = case.modules.replace("file: users", f"file: {tmp_path / 'users'}")
     with MemoryGateway(f"{HEAD}  {policy}\n") as gateway:
         origin = gateway.upstream("192.0.2.7", 80, *[[Expect(b"\r\n\r\n"), OK]] * len(case.requests))
