@@ -169,6 +169,7 @@ class Chain:
         made = [exchange(last, headers=fields, **self._setting.request) for _ in range(count)]
         for each in made:
             each.plan = made[0].plan  # one configuration is in force, and at hand
+            each.resolve()
             each.source.session = credentials.SESSION
         return made
 

@@ -21,7 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from protogate.errors import ConfigError
+from protogate.errors import Abort, ConfigError
 from protogate.governance.admission import COMMON, Admission, asks, followed
 from protogate.governance.params import Params
 from protogate.governance.sources import Followed
@@ -109,9 +109,11 @@ class BasicAuth:
         # BLAKE2 needs no HMAC: a digest of it tells nothing about what is longer (RFC 7693, 1).
         digest = blake2s(self._key + given).digest()
         known = memo.known(digest)
-        if known is not None:
-            self._judge(known, exchange)
+        if known is not None and known.scheme:
+            admission.admit(exchange, known, _PLACE)
             return None
+        if known is not None:
+            raise self._wrong(known)
         name, secret = self._parsed(given)
         try:
             asked = memo.ask(digest, lambda: self._check(digest, users, name, secret))
@@ -159,9 +161,12 @@ class BasicAuth:
 
     def _judge(self, identity: Identity, exchange: Exchange) -> None:
         if not identity.scheme:
-            who = identity.user
-            raise self._admission.refusal(f"this is not the password of {who}" if who else "nobody has that name")
+            raise self._wrong(identity)
         self._admission.admit(exchange, identity, _PLACE)
+
+    def _wrong(self, identity: Identity) -> Abort:
+        who = identity.user
+        return self._admission.refusal(f"this is not the password of {who}" if who else "nobody has that name")
 
     def _count(self, event: str) -> None:
         if self._means is not None:

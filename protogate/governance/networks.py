@@ -60,19 +60,21 @@ def merged(ranges: list[Range]) -> list[Range]:
 class Networks:
     """A set of networks of both versions."""
 
-    __slots__ = ("_firsts", "_lasts")
+    __slots__ = ("_ranges",)
 
     def __init__(self, networks: Iterable[Network]) -> None:
         each = list(networks)
         ranges = {version: merged([r for v, r in each if v == version]) for version in VERSIONS}
-        self._firsts = {version: [first for first, _ in found] for version, found in ranges.items()}
-        self._lasts = {version: [last for _, last in found] for version, found in ranges.items()}
+        self._ranges = {
+            version: ([first for first, _ in found], [last for _, last in found]) for version, found in ranges.items()
+        }
 
     def __contains__(self, address: tuple[int, int]) -> bool:
         """@param address: version and number, see L{cidr.number}."""
         version, number = address
-        index = bisect_right(self._firsts[version], number) - 1
-        return index >= 0 and number <= self._lasts[version][index]
+        firsts, lasts = self._ranges[version]
+        index = bisect_right(firsts, number)
+        return index > 0 and number <= lasts[index - 1]
 
 
 class Tags:

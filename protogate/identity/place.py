@@ -73,7 +73,8 @@ class Header:
 
     def remove(self, request: Request) -> None:
         """See L{Place}."""
-        request.headers.remove(self.header)
+        headers, name = request.headers, self.header
+        headers[:] = [field for field in headers if field[0] != name]
 
 
 class Authorization(Header):
