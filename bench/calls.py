@@ -28,7 +28,7 @@ ROUNDS: Final = 40
 READS: Final = {"read", "readv", "recvfrom", "recvmsg"}
 WRITES: Final = {"write", "writev", "sendto", "sendmsg", "sendfile"}
 WAITS: Final = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "select", "futex", "nanosleep", "clock_nanosleep"}
-INPROC: Final = ("codecs", "get", "governed")
+INPROC: Final = ("codecs", "get", "governed", "http2", "http2both", "grpc")
 
 
 class Crowd:
@@ -125,7 +125,7 @@ def allocated(names: tuple[str, ...] = INPROC, requests: int = 320) -> Table:
         blocks, size = inproc.allocations(name, 16, requests)
         rows.append((name, f"{steps:,.0f}", f"{blocks:,.1f}", f"{size:,.0f}"))
     note = (
-        "Counted by valgrind, without kernel and reactor. codecs: server and client codec alone; get and governed: the "
-        "whole gateway."
+        "Counted by valgrind, without kernel and reactor. codecs: server and client codec alone; the others: the whole "
+        "gateway, whose clients speak HTTP/2 in the last three, and whose upstream does so in the last two."
     )
     return Table("allocations", "Instructions and allocations in the gateway's own code", rows, note)
