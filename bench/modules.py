@@ -8,7 +8,8 @@ the clock is read.
 
 Columns
     off        its condition does not hold: C{request.path == '/never'}
-    on         it runs: what the configuration in L{SETTINGS} says, for a request that passes
+    on         it runs: what the configuration in L{SETTINGS} says, for a request that passes; and what it does with the
+               answer, if it wants to see it
     Deferreds  that were made for one exchange
 
 The last row is a chain of ten, as a site may have it, all in one.  Its bound is L{CHAIN_LIMIT}; exit status 1 means
@@ -38,10 +39,10 @@ import report
 from protogate.config.load import loads
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.pipeline import run
-from protogate.governance.binding import Bound, bind
-from protogate.governance.stages import STAGES
+from protogate.governance.binding import bind
+from protogate.governance.stages import PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM, STAGES
 from protogate.interfaces import ILiveModule, IModuleFactory
-from protogate.message import Field
+from protogate.message import Field, Response
 from protogate.plugins import find, names
 from protogate.testing.exchange import exchange
 from protogate.testing.means import FakeMeans
@@ -59,6 +60,17 @@ FIELDS: Final[tuple[Field, ...]] = (
     (b"x-app", b"100041"),
     (b"x-drop", b"1"),
 )
+
+
+ANSWER: Final[tuple[Field, ...]] = (
+    (b"server", b"origin"),
+    (b"date", b"Mon, 30 Nov 2026 10:00:00 GMT"),
+    (b"content-type", b"text/html"),
+    (b"via", b"1.1 bench"),
+)
+
+Asked = tuple[Exchange, Response]
+"""An exchange, and what will be answered."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "compress": Setting(
         {},
         fields=((b"accept-encoding", b"gzip"),),
-        request={"response_headers": [(b"content-type", b"text/html")], "response_body": b"x" * 4096},
+        request={"response_body": b"x" * 4096},
         note="without the packing itself",
     ),
     "concurrencyLimit": Setting({"limit": 1_000_000}),
@@ -150,47 +162,59 @@ class Chain:
     def __init__(self, entries: Sequence[Mapping[str, Any]], setting: Setting) -> None:
         text = {"listeners": [{"name": "web", "address": "127.0.0.1:80"}], "modules": list(entries)}
         bound = bind(loads(json.dumps(text).encode(), "modules.json").config.modules, find)
-        self.stages = [(stage, bound[stage]) for stage in STAGES if bound[stage]]
+        self._all = [each for stage in STAGES for each in bound[stage]]
+        self._before = [bound[stage] for stage in (PRE_REQUEST, PRE_UPSTREAM) if bound[stage]]
+        self._behind = [bound[stage] for stage in (PRE_RESPONSE,) if bound[stage]]
         self._setting = setting
         reactor = self._reactor = MemoryReactor()
         means = FakeMeans(credentials.services(), reactor=reactor, stores=credentials.stores(reactor))
-        for each in self._all():
+        for each in self._all:
             if ILiveModule.providedBy(each.module):
                 each.module.start(means, None)  # type: ignore[attr-defined]
         self._reactor.run()
 
-    def _all(self) -> Iterator[Bound]:
-        return (each for _, stage in self.stages for each in stage)
-
-    def exchanges(self, count: int) -> list[Exchange]:
-        """So many, each as the last of the stages finds it."""
-        last = "PRE_RESPONSE" if any(stage == "PRE_RESPONSE" for stage, _ in self.stages) else "PRE_UPSTREAM"
-        fields = (*FIELDS, *self._setting.fields)
-        made = [exchange(last, headers=fields, **self._setting.request) for _ in range(count)]
+    def exchanges(self, count: int) -> list[Asked]:
+        """So many."""
+        fields, setting = (*FIELDS, *self._setting.fields), self._setting
+        made = [
+            exchange(PRE_RESPONSE, headers=fields, response_headers=ANSWER, **setting.request) for _ in range(count)
+        ]
+        asked: list[Asked] = []
         for each in made:
             each.plan = made[0].plan  # one configuration is in force, and at hand
             each.resolve()
             each.source.session = credentials.SESSION
-        return made
+            response, each.response = each.response, None
+            assert response is not None
+            response.protocol = "HTTP/1.1"
+            asked.append((each, response))
+        return asked
 
     def warm(self) -> None:
         """What waits for a thread the first time is remembered then."""
         for _ in range(3):
             for made in self.exchanges(100):
-                self._settle(made)
+                self._settle(*made)
 
-    def _settle(self, made: Exchange) -> None:
-        for _, stage in self.stages:
+    def _settle(self, made: Exchange, response: Response) -> None:
+        for stage in (*self._before, *self._behind):
+            if stage in self._behind:
+                made.response = response
             result = run(stage, made)
             if isinstance(result, Deferred):
                 self._reactor.run()
 
-    def spend(self, exchanges: Sequence[Exchange]) -> float:
+    def spend(self, exchanges: Sequence[Asked]) -> float:
         """Seconds of CPU for all of them."""
-        stages = [stage for _, stage in self.stages]
+        before, behind = self._before, self._behind
         begun = time.process_time()
-        for made in exchanges:
-            for stage in stages:
+        for made, response in exchanges:
+            for stage in before:
+                run(stage, made)
+            made.response = response
+            for function in made.promised()[1]:
+                function(made)
+            for stage in behind:
                 run(stage, made)
         return time.process_time() - begun
 
@@ -203,7 +227,7 @@ class Chain:
 
     def stop(self) -> None:
         """End what lives."""
-        for each in self._all():
+        for each in self._all:
             if ILiveModule.providedBy(each.module):
                 each.module.stop()  # type: ignore[attr-defined]
 
