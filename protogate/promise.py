@@ -78,6 +78,9 @@ class Promise(Deferred[Response]):
                         result = function(result, *args, **named) if args or named else function(result)
                     except BaseException:
                         result = Failure()
+            if not steps and (result is None or type(result) is Response) and not getattr(self, "_callbacks", True):
+                self._steps, self.result = None, result
+                return  # there is nothing that Twisted could do: no Deferred is chained to this one
             self.called = False
             if waits(result):
                 steps.insert(0, (_instead, None, (result,), _NONE, (), _NONE))

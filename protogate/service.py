@@ -21,7 +21,6 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IResolver
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from protogate.admin.own import Own
 from protogate.admin.port import Admin
@@ -31,6 +30,7 @@ from protogate.config.field import field_name
 from protogate.downstream.ports import Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
+from protogate.exchange.front import Front
 from protogate.exchange.plan import Life, Plan
 from protogate.governance import means as governance
 from protogate.governance.binding import Bound
@@ -38,9 +38,7 @@ from protogate.governance.lives import Lives
 from protogate.governance.redis import Redis, Redises
 from protogate.governance.redissettings import RedisSettings
 from protogate.governance.reserve import hide, reserve
-from protogate.interfaces import IService
 from protogate.loading import Loading
-from protogate.message import Request, Response
 from protogate.observe.accesslog import AccessLog, cannot_open
 from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
@@ -69,20 +67,6 @@ def tell_addresses(addresses: Mapping[str, Any]) -> None:
     """Log where each listener really listens."""
     for name, address in addresses.items():
         _log.info("listener {name} on {address}", name=name, address=shown(address))
-
-
-@implementer(IService)
-class Front:
-    """The gateway as one listener's codecs see it."""
-
-    __slots__ = ("_gateway", "name")
-
-    def __init__(self, gateway: GatewayService, name: str) -> None:
-        self._gateway, self.name = gateway, name
-
-    def handle(self, request: Request) -> Response | Deferred[Response]:
-        """L{IService}."""
-        return Exchange(request, self._gateway.plan, self.name).begin()
 
 
 class Prepared(NamedTuple):

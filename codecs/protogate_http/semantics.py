@@ -102,14 +102,14 @@ def split(fields: list[Field]) -> tuple[Headers, Special]:  # noqa: PLR0912  one
     """
     special = Special()
     pairs: list[Any] = fields  # Any: see wire1.parsed()
-    others: list[Any] = []
+    kept = Headers()
+    others: list[Any] = kept
     own: list[Field] = []
     for pair in pairs:
         if pair[0] in SPECIAL:
             own.append(pair)
         else:
             others.append(pair)
-    kept = Headers(others)
     if not own:
         return kept, special
     codings: list[bytes] = []

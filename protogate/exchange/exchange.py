@@ -416,7 +416,7 @@ class Exchange:
     def _then(self, waiting: Deferred[Any], step: Callable[[Any], Answer]) -> Deferred[Response]:
         if self._waiting is None:
             self._waiting = waiting  # what comes later is chained to it, so cancelling it is enough
-        waiting.addCallbacks(self._go, self._failed, callbackArgs=(step,))
+        waiting.addCallbacks(self._go, self._failed, (step,))
         return waiting
 
     def _go(self, value: Any, step: Callable[[Any], Answer]) -> Answer | Failure:

@@ -21,6 +21,7 @@ from enum import Enum
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
@@ -43,6 +44,7 @@ _PENDING: Final = _Waiting.PENDING
 _NONE_WAITS: Final = -1
 
 
+@mypyc_attr(native_class=False)
 class IBound(Protocol):
     """
     A module as a pipeline wants it; L{protogate.governance.binding.Bound} is one.

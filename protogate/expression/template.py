@@ -22,12 +22,14 @@ from protogate.expression.operators import rendered
 from protogate.expression.parser import parse
 from protogate.expression.tree import Fault, Node
 from protogate.expression.types import SCALARS
+from protogate.uri import only
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
 _OPENING: Final = re.compile(r"\$?\$\{")
 _CONTROLS: Final = bytes([*range(0x20), 0x7F])
+_KEPT: Final = only(*range(0x20, 0x7F), *range(0x80, 0x100))
 
 
 class Template:
@@ -66,7 +68,7 @@ class Template:
             value: bytes = self._one(exchange)
         else:
             value = b"".join([part if part.__class__ is bytes else part(exchange) for part in self._bytes])  # type: ignore[operator]
-        return value.translate(None, _CONTROLS).strip(b" ")
+        return _clean(value)
 
 
 def encode(text: str) -> bytes:
@@ -74,7 +76,13 @@ def encode(text: str) -> bytes:
     The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and
     without white space around it.
     """
-    return text.encode("utf-8", "replace").translate(None, _CONTROLS).strip(b" ")
+    return _clean(text.encode("utf-8", "replace"))
+
+
+def _clean(value: bytes) -> bytes:
+    if value.translate(_KEPT) == value and value[:1] != b" " and value[-1:] != b" ":
+        return value  # most are, and that costs a quarter
+    return value.translate(None, _CONTROLS).strip(b" ")
 
 
 def compile(text: str, *, response: bool = False) -> str | Template:  # noqa: A001
@@ -148,7 +156,12 @@ def octets(code: Code) -> Run:
         return code.raw
     run = code.closure
     if not code.latin:
-        return lambda exchange: run(exchange).encode("utf-8", "replace")
+
+        def utf8(exchange: Exchange) -> bytes:
+            text: str = run(exchange)
+            return text.encode("utf-8", "replace")
+
+        return utf8
 
     def encoded(exchange: Exchange) -> bytes:
         text: str = run(exchange)

@@ -170,6 +170,7 @@ def test_names_of_protocols_in_via() -> None:
 
 
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    _kinds.clear()  # what other tests left there
     monkeypatch.setattr("protogate.exchange.forwarding.KNOWN", 3)
     forwarding = Forwarding("edge", TRUSTED)
     for number in range(10):

@@ -192,3 +192,10 @@ def test_text_without_an_opening_is_itself(text: str) -> None:
         assert template.compile(text) == text
     escaped = template.compile(text + "$${")
     assert escaped == text + "${"
+
+
+@given(st.text(alphabet="a \t\r\n\0\x7fé€\ud800", max_size=12))
+def test_of_any_text_a_field_gets_what_is_no_control_character_and_no_space_around_it(text: str) -> None:
+    octets = text.encode("utf-8", "replace")
+    kept = bytes(byte for byte in octets if byte >= 0x20 and byte != 0x7F).strip(b" ")
+    assert template.encode(text) == kept
