@@ -22,9 +22,10 @@ LONGEST: Final = 256
 """Bytes of a text whose reading is remembered."""
 
 _DIRECTIVE: Final = re.compile(
-    rb"[ \t,]*+([!#$%&'*+\-.^_`|~0-9A-Za-z]++)(?:(=)(?:\"((?:[^\"\\]|\\.)*+)\"|([^,\" \t]*+)))?+([^,]*+)",
+    rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)(?:(=)(?:\"((?:[^\"\\]|\\.)*+)\"|([^,\" \t]*+)))?+([^,]*+)",
     re.DOTALL,
 )
+_BETWEEN: Final = re.compile(rb"[ \t,]*+")
 _DIGITS: Final = re.compile(rb"[0-9]++").fullmatch
 _TARGETED: Final = re.compile(
     rb"([a-z*][a-z0-9_.*-]*+)"
@@ -141,7 +142,12 @@ def _lenient(text: bytes, wrong: int | None) -> Control:
     """
     found: dict[str, int] = {}
     at = 0
-    while match := _DIRECTIVE.match(text, at):
+    while at < len(text):
+        at = _end(_BETWEEN, text, at)
+        match = _DIRECTIVE.match(text, at)
+        if match is None:  # nothing that is one, up to the next comma
+            at = text.find(b",", at) + 1 or len(text)
+            continue
         at = match.end()
         name, given, quoted, plain, rest = match.groups()
         name = name.lower()
@@ -155,7 +161,6 @@ def _lenient(text: bytes, wrong: int | None) -> Control:
                 value = wrong
             if value is not None:
                 _least(found, _SECONDS[name], value)
-        at = max(at, match.start() + 1)
     return _made(found)
 
 
@@ -189,6 +194,11 @@ def _dictionary(text: bytes) -> Control | None:
             return None
         at = comma.end()
     return None
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 def _least(found: dict[str, int], name: str, value: int) -> None:
