@@ -22,7 +22,7 @@ from protogate.caching.stored import Stored
 from protogate.exchange.exchange import Exchange
 from protogate.governance.cachevisit import DRAINED, Visit
 from protogate.interfaces import IRouter
-from protogate.message import Headers, Request, Response
+from protogate.message import Headers, Request, Response, ignore
 from protogate.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -80,13 +80,19 @@ def again(cache: Cache, exchange: Exchange, stored: Stored, asked: Asked) -> Non
 def _read(response: Response, exchange: Exchange) -> None:
     body = response.body
     if body is None:
-        exchange.request.closed(None)
+        _close(exchange)
     else:
-        Drain(body, exchange.wheel, DRAINED, lambda: exchange.request.closed(None)).begin()
+        Drain(body, exchange.wheel, DRAINED, partial(_close, exchange)).begin()
 
 
 def _failed(failure: Failure, exchange: Exchange) -> None:
-    exchange.request.closed(None)
+    _close(exchange)
+
+
+def _close(exchange: Exchange) -> None:
+    request = exchange.request
+    closed, request.closed = request.closed, ignore  # the two refer to each other
+    closed(None)
 
 
 def _over(stored: Stored, wheel: Wheel) -> None:

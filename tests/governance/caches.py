@@ -15,7 +15,7 @@ from protogate.errors import CLIENT_GONE, UPSTREAM, Abort
 from protogate.exchange.exchange import Exchange
 from protogate.governance.binding import bind
 from protogate.governance.cache import CacheFactory
-from protogate.message import Headers, Peer, Request, Response
+from protogate.message import Headers, Peer, Request, Response, ignore
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.exchange import exchange
 from protogate.testing.means import FakeMeans, Service
@@ -65,7 +65,7 @@ class Client:
     def end(self):
         if self.response is not None and self.taker.ended and not self.over:
             self.over = True
-            self.request.closed(self.taker.reason)
+            self._closed(self.taker.reason)
 
     def leave(self):
         """The client goes away."""
@@ -75,7 +75,11 @@ class Client:
             self.deferred.cancel()
         else:
             self.taker.stop()
-        self.request.closed(CLIENT_GONE)
+        self._closed(CLIENT_GONE)
+
+    def _closed(self, reason):
+        closed, self.request.closed = self.request.closed, ignore
+        closed(reason)
 
     @property
     def status(self):

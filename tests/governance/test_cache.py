@@ -371,7 +371,7 @@ def test_it_is_installed():
 
 def test_nothing_of_it_is_left_to_the_garbage_collector():
     """An exchange under way has a visit, and that must not have the exchange."""
-    scene = Scene(answer=lambda request: say("max-age=1", etag='"a"'))
+    scene = Scene(answer=lambda request: say("max-age=1, stale-while-revalidate=3", etag='"a"'))
 
     def traffic():
         for _ in range(3):
@@ -379,6 +379,9 @@ def test_nothing_of_it_is_left_to_the_garbage_collector():
             scene.get('if-none-match: "a"')
             scene.get("cache-control: no-store")
             scene.wait(2)
+            scene.get()
+            scene.wait(6)
+        scene.origin.requests.clear()  # they have the exchanges
 
     traffic()
     gc.collect()
