@@ -8,7 +8,7 @@ clock that only goes forward.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protogate.caching import httpdate
 from protogate.caching.directives import Control, of_answer, seconds, targeted
@@ -31,8 +31,7 @@ class Guess:
     most: float = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
+class Freshness(NamedTuple):
     """
     @ivar control: the directives that hold.
     @ivar lifetime: seconds from its making on that the answer is fresh.

@@ -262,6 +262,8 @@ class Cache:
             self.count("only_if_cached")
             raise UNCACHED
         self.count("bypassed")
+        if stored is not None and said is not None and said.somebody and not stored.control.shared:
+            stored = None  # what somebody is told says nothing of it
         exchange.upon(partial(self._passed, why, stored))
 
     def _passed(self, why: str, stored: Stored | None, exchange: Exchange) -> None:

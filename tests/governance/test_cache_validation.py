@@ -148,6 +148,15 @@ def test_head_is_not_kept_and_tells_whether_what_is_kept_is_the_same():
     assert scene.get().data == b"new"
 
 
+def test_head_of_somebody_says_nothing_of_what_others_are_given():
+    scene = Scene()
+    scene.keep(say("max-age=10", etag='"a"'))
+    scene.wait(11)
+    scene.answers = [say("max-age=60", content=b"", etag='"b"'), good()]
+    scene.get("authorization: a", method=b"HEAD")
+    assert scene.get().told == "fwd=stale; fwd-status=304; ttl=10"
+
+
 # -- ranges
 
 
