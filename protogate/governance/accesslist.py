@@ -92,7 +92,7 @@ class AccessList:
         self._keys, self._said = keys, said
         # Where nothing comes from elsewhere, one set is asked, without a way round.
         self._allow = None if allow is None else allow.shortest()
-        self._deny = deny.shortest()
+        self._denied = deny.shortest().__contains__
         self._status, self._opens, self.warnings = status, opens, warnings
         lists = {"deny": deny} if allow is None else {"allow": allow, "deny": deny}
         self._followed: list[Followed[Any]] = [each for one in lists.values() for each in one.followed]
@@ -118,14 +118,14 @@ class AccessList:
         """Let it pass, or raise the Abort that denies it."""
         if self._waiting and self._incomplete():
             return
-        keys, allow = self._keys(exchange), self._allow
+        keys, allow, denied = self._keys(exchange), self._allow, self._denied
         for key in keys:
-            if key in self._deny:
-                raise self._denied(exchange, "is on the deny list")
+            if denied(key):
+                raise self._refusal(exchange, "is on the deny list")
             if allow is not None and key not in allow:
-                raise self._denied(exchange, "is not on the allow list")
+                raise self._refusal(exchange, "is not on the allow list")
         if allow is not None and not keys:
-            raise self._denied(exchange, "is in no network" if self._said is _client else "is on no list")
+            raise self._refusal(exchange, "is in no network" if self._said is _client else "is on no list")
 
     def _incomplete(self) -> bool:
         """Whether to let everybody in, as long as something is not there yet."""
@@ -137,7 +137,7 @@ class AccessList:
             return True
         raise Abort(f"accessList: {missing.source} could not be read yet", GATEWAY, 503, detail="try again later")
 
-    def _denied(self, exchange: Exchange, why: str) -> Abort:
+    def _refusal(self, exchange: Exchange, why: str) -> Abort:
         reason = f"accessList: {self._said(exchange)} {why}"
         return Abort(reason, CLIENT, self._status, error="http_request_denied", detail="access denied")
 
