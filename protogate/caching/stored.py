@@ -43,6 +43,7 @@ class Stored:
     """
 
     __slots__ = (
+        "_weight",
         "born",
         "broken",
         "content",
@@ -71,12 +72,19 @@ class Stored:
     ) -> None:
         """@param content: None = there is no content."""
         self.uri, self.place, self.status, self.names, self.values = uri, place, status, names, values
-        self.headers = Headers([field for field in headers if field[0] not in UNKEPT])
+        self.dress(Headers([field for field in headers if field[0] not in UNKEPT]))
         self.content = content
         self.control, self.lifetime, self.born = Control(), 0.0, 0.0
         self.broken = self.hold = 0.0
         self.groups: frozenset[str] = frozenset()
         self.used = 0
+
+    def dress(self, headers: Headers) -> None:
+        """Give it these fields."""
+        self.headers = headers
+        self._weight = BASE
+        for name, value in headers:
+            self._weight += len(name) + len(value) + PIECE
 
     def stamp(self, headers: Headers, freshness: Freshness, now: float, wall: float, delay: float) -> None:
         """It has come, or has been found to be still good, just now; see L{first_age}."""
@@ -134,7 +142,7 @@ class Stored:
         """Bytes that it takes."""
         content = self.content  # what is on its way is counted by whoever reads it
         inside = content.size + PIECE * len(content.pieces) if content is not None and content.complete else 0
-        return BASE + inside + sum(len(name) + len(value) + PIECE for name, value in self.headers)
+        return self._weight + inside
 
 
 def usable(stored: Stored, wishes: Control, now: float) -> str:

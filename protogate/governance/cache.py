@@ -298,7 +298,7 @@ class Cache:
         freshness = freshness_of(stored.status, headers, terms.policy.targeted, terms.guess, wall)
         why = unfit(Response(stored.status, headers), freshness, terms.policy, somebody)
         if not why:
-            stored.headers = headers
+            stored.dress(headers)
             stored.stamp(response.headers, freshness, exchange.wheel.now(), wall, delay)
             self.store.weigh(stored)
         return why
