@@ -31,7 +31,7 @@ from protogate.caching.storing import Policy, unfit
 from protogate.errors import CLIENT, Abort, ConfigError
 from protogate.expression.template import Template
 from protogate.governance.cacheagain import again
-from protogate.governance.cachevisit import Visit
+from protogate.governance.cachevisit import DRAINED, Visit
 from protogate.governance.means import Means
 from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.places import Places
@@ -224,10 +224,12 @@ class Cache:
             del self.flights[key]
 
     def _ask_behind(self, exchange: Exchange, stored: Stored, said: Asked) -> None:
-        """Ask in the background whether it is still good."""
-        if stored.hold <= exchange.wheel.now():
+        """Ask in the background whether it is still good: when the client has been answered."""
+        now = exchange.wheel.now()
+        if stored.hold <= now:
+            stored.hold = now + DRAINED
             self.count("asked_behind")
-            again(self, exchange, stored, said)
+            exchange.wheel.soon(partial(again, self, exchange, stored, said))
 
     def broken(self, stored: Stored, said: Asked, now: float) -> bool:
         """Whether its origin failed a moment ago, and it may be used instead."""

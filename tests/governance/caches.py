@@ -150,7 +150,9 @@ class Scene:
         lines = [
             (name.encode(), value.strip().encode()) for name, _, value in (line.partition(":") for line in headers)
         ]
-        return Client(self, method, target, lines, authority, body, limit, scheme, ip)
+        client = Client(self, method, target, lines, authority, body, limit, scheme, ip)
+        self.clock.advance(0)  # the turn is over
+        return client
 
     def get(self, *headers, target=b"/a", **more):
         return self.ask(target, *headers, **more)

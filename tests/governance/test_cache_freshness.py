@@ -111,6 +111,16 @@ def test_stale_while_revalidate_asks_in_the_background():
     assert scene.counted["asked_behind"] == 1
 
 
+def test_the_client_is_answered_before_the_upstream_is_asked():
+    scene = Scene()
+    scene.keep(say("max-age=1, stale-while-revalidate=10"), say())
+    scene.wait(2)
+    asked = []
+    scene.clock.callLater(0, lambda: asked.append(scene.asked))
+    scene.get()
+    assert (asked, scene.asked) == ([1], 2)
+
+
 def test_stale_while_revalidate_ends():
     scene = Scene()
     scene.keep(say("max-age=1, stale-while-revalidate=10"), say(content=b"new"))
