@@ -23,8 +23,8 @@ def test_s_maxage_wins_over_max_age_and_that_over_expires():
 @pytest.mark.parametrize(
     ("expires", "good"),
     [
-        (date(60), True),
-        (date(-60), False),
+        (60, True),
+        (-60, False),
         ("0", False),
         ("-1", False),
         ("tomorrow", False),
@@ -35,11 +35,15 @@ def test_s_maxage_wins_over_max_age_and_that_over_expires():
         ("Fri, 01 Jan 2100 00:00:00 UTC", False),
         ("Fri, 1 Jan 2100 00:00:00 GMT", False),
         ("Fri, 32 Jan 2100 00:00:00 GMT", False),
-        ([date(60), date(90)], False),
+        ([60, 90], False),
     ],
 )
 def test_expires(expires, good):
-    assert kept(say(None, expires=expires)) is good
+    lines = expires if isinstance(expires, list) else [expires]
+    found = [
+        date(each) if isinstance(each, int) else each for each in lines
+    ]  # not when the file is read: that is long ago
+    assert kept(say(None, expires=found if isinstance(expires, list) else found[0])) is good
 
 
 def test_expires_counts_from_the_origins_own_date():
