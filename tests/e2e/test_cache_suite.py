@@ -1,8 +1,7 @@
 """
 cache, judged by a suite of others: http-cache-tests (https://cache-tests.fyi), which plays both ends.
 
-    npm install --ignore-scripts --prefix SOMEWHERE http-cache-tests
-    HTTP_CACHE_TESTS=SOMEWHERE/node_modules/http-cache-tests pytest tests/e2e/test_cache_suite.py
+npm installs it into C{build/npm}, once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateways import config, start
+from gateways import ROOT, config, start
 from neighbours import Neighbours, free_port, need
 
 DIFFERS = {
@@ -39,10 +38,22 @@ console.log(JSON.stringify(all.filter(test => !test.kind || test.kind === 'requi
 """
 
 
-def test_what_others_require(tmp_path: Path, neighbours: Neighbours) -> None:
-    folder = os.environ.get("HTTP_CACHE_TESTS")
-    if not folder:
-        pytest.skip("HTTP_CACHE_TESTS does not say where http-cache-tests is; see above")
+SUITE = "http-cache-tests@0.4.5"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """Where the suite is."""
+    prefix = ROOT / "build" / "npm"
+    found = prefix / "node_modules" / SUITE.partition("@")[0]
+    if not found.exists():
+        prefix.mkdir(parents=True, exist_ok=True)
+        words = [need("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(prefix), SUITE]
+        subprocess.run(words, cwd=prefix, check=True, capture_output=True, timeout=240)
+    return found
+
+
+def test_what_others_require(tmp_path: Path, neighbours: Neighbours, folder: Path) -> None:
     node, port = need("node"), free_port()
     env = {f"npm_package_config_{name}": "" for name in ("id", "base")} | {
         "npm_config_protocol": "http",
@@ -50,7 +61,7 @@ def test_what_others_require(tmp_path: Path, neighbours: Neighbours) -> None:
         "npm_config_pidfile": str(tmp_path / "pid"),
     }
     modules = [{"name": "cache", "actionParam": {"heuristic": 10}}]
-    neighbours.start([node, "server/server.mjs"], port=port, env=env, cwd=Path(folder))
+    neighbours.start([node, "server/server.mjs"], port=port, env=env, cwd=folder)
     gateway = start(neighbours, config(port, modules=modules))
     words = [node, "--no-warnings", "cli.mjs"]
     env["npm_config_base"] = gateway.url
