@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -107,6 +108,7 @@ class Load:
         for port in self._ports:
             for _ in range(self._connections):
                 await loop.create_connection(lambda: Connection(self), "127.0.0.1", port)
+        random.Random(1).shuffle(self.idle)  # in turn to all, not to one gateway after the other
         asking = asyncio.create_task(self._ask())
         reader = asyncio.StreamReader()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
