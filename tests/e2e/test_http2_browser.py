@@ -107,7 +107,11 @@ def test_chromium_does_all_of_it_over_http2(there: World) -> None:
         "protocols": ["h2"],
         "socket": ["text ☃", 70_000, 4000, True],
     }
+
+    def sockets() -> list[Any]:
+        return [each for each in there.gateway.records() if each["target"] == "/ws/echo"]
+
+    (socket,) = eventually(sockets, "the end of the socket")  # a tunnel is over when both ends have said so
     records = there.gateway.records()
     assert {each["protocol"] for each in records if each["target"] != "/page"} == {"HTTP/2"}
-    (socket,) = [each for each in records if each["target"] == "/ws/echo"]
     assert socket["protocol"] == "HTTP/2", "RFC 8441, not a connection of its own"
