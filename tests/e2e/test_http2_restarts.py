@@ -70,7 +70,7 @@ class Crowd2:
         told = there.told.pop(number)
         if told.status == 200 and told.ended and len(told.body) == int(told.fields.get("content-length", -1)):
             self.answered += 1
-        elif told.code != REFUSED or not there.goaways:
+        elif told.code != REFUSED:  # that was not processed, and may be sent again (RFC 9113, 8.7)
             self.lost.append((number, told, there.goaways))
 
     def goes_on(self) -> None:
