@@ -52,6 +52,7 @@ class Crowd2:
     def _connection(self) -> None:
         with connected(self._port, self._context) as there:
             under_way: set[int] = set()
+            refused: list[Any] = []  # which a GOAWAY must explain, that may come with the next read
             while not (self._over.is_set() or there.goaways):
                 while len(under_way) < 8:
                     under_way.add(there.ask("GET", self._path))
@@ -59,18 +60,22 @@ class Crowd2:
                 self._over.wait(0.005)  # there is more to do on this machine
                 for number in [number for number in under_way if there.told[number].over]:
                     under_way.remove(number)
-                    self._settle(number, there)
+                    self._settle(number, there, refused)
             for number in under_way:
                 if not there.goaways or number <= there.goaways[-1][0]:
                     there.answer(number)
-                    self._settle(number, there)
+                    self._settle(number, there, refused)
+            if not there.goaways:
+                self.lost += refused
             self.moves += bool(there.goaways)
 
-    def _settle(self, number: int, there: H2) -> None:
+    def _settle(self, number: int, there: H2, refused: list[Any]) -> None:
         told = there.told.pop(number)
         if told.status == 200 and told.ended and len(told.body) == int(told.fields.get("content-length", -1)):
             self.answered += 1
-        elif told.code != REFUSED:  # that was not processed, and may be sent again (RFC 9113, 8.7)
+        elif told.code == REFUSED:
+            refused.append((number, told))
+        else:
             self.lost.append((number, told, there.goaways))
 
     def goes_on(self) -> None:
