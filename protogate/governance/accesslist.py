@@ -238,7 +238,7 @@ def _list(reader: Params, name: str, kind: type[Networks] | type[_Texts]) -> Lis
             source = reader.source_at(item, *path)
             if source is not None:
                 each = Followed(source, parse)
-                _load(reader, each, *path)
+                reader.load(each, *path)
                 followed.append(each)
             continue
         entry = _entry(item, kind)
@@ -272,19 +272,12 @@ def _why(item: object, kind: type[Networks] | type[_Texts]) -> str:
     return f"{shown(item)} is no network; write e.g. 10.0.0.0/8 or 2001:db8::/32"
 
 
-def _load(reader: Params, followed: Followed[Any], *path: str | int) -> None:
-    try:
-        followed.load()
-    except ConfigError as error:
-        reader.fault(error.message, *path)
-
-
 def _tags(reader: Params) -> Followed[Tags] | None:
     source = reader.source("tags")
     if source is None:
         return None
     followed = Followed(source, _table)
-    _load(reader, followed, "tags")
+    reader.load(followed, "tags")
     return followed
 
 

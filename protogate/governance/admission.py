@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from protogate.config.nearest import hint
-from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError, Phase
+from protogate.errors import CLIENT, GATEWAY, Abort, Phase
 from protogate.governance.asking import Question
 from protogate.governance.params import CONNECTION, FRAMING, Fields, Params, shown
 from protogate.governance.sources import Followed
@@ -212,10 +212,7 @@ def followed(reader: Params, name: str, parse: Callable[[bytes], T], limit: int)
             reader.fault("expected {file: path} or {url: …, interval: 5m}, got nothing", name)
         return None
     found = Followed(source, parse, limit)
-    try:
-        found.load()
-    except ConfigError as error:
-        reader.fault(error.message, name)
+    reader.load(found, name)
     url = source.url
     if url is not None and in_the_clear(url):
         reader.warn("it comes without TLS: whoever is on the way can put something else in its place", name, "url")

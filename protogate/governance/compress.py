@@ -23,6 +23,7 @@ from protogate.coded import Packed
 from protogate.codings import PACKERS
 from protogate.governance.negotiation import IDENTITY, LONGEST, coding
 from protogate.governance.params import Params
+from protogate.governance.recoding import recode
 from protogate.governance.stages import PRE_RESPONSE
 from protogate.interfaces import IModule, IModuleFactory
 from protogate.message import Headers, Request, tunnels
@@ -90,7 +91,7 @@ class Compress:
         name = self._choose(request.headers.all(b"accept-encoding"))
         if name == IDENTITY:
             return
-        headers[:] = [_changed(field) for field in headers if field[0] not in _GONE]
+        recode(headers, b"accept-ranges", b"repr-digest")  # of the coding as it was (RFC 9110, 14.3; RFC 9530, 3)
         headers.append((b"content-encoding", name))
         response.body = Packed(response.body, self._make[name], exchange.wheel.soon)
 
@@ -117,15 +118,6 @@ class Compress:
             if len(kind) <= LONGEST:
                 self._fits[kind] = fits
         return fits
-
-
-_GONE: Final = frozenset((b"accept-ranges", b"content-digest", b"content-md5", b"repr-digest", b"content-length"))
-"""Fields that tell of the bytes as they were (RFC 9530, 2 and 3; RFC 9110, 14.3)."""
-
-
-def _changed(field: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    name, value = field
-    return (name, b"W/" + value) if name == b"etag" and value.startswith(b'"') else field
 
 
 def _like(text: str, wanted: str) -> bool:

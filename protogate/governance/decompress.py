@@ -22,17 +22,16 @@ from protogate.codings import UNPACKERS, Bounded, Coder
 from protogate.errors import CLIENT, UPSTREAM, Abort, Who
 from protogate.governance.negotiation import accepts
 from protogate.governance.params import Params
+from protogate.governance.recoding import recode
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import IBody, IModule, IModuleFactory
-from protogate.message import Headers, Request, Response, tunnels
+from protogate.message import Request, Response, tunnels
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
 DEEP: Final = 3
 """Codings over each other that are unpacked; content with more is refused."""
-_GONE: Final = frozenset((b"content-encoding", b"content-digest", b"content-md5", b"content-length"))
-"""Fields that tell of the bytes as they were (RFC 9530, 2)."""
 
 
 @implementer(IModule)
@@ -76,12 +75,12 @@ class Decompress:
             return
         if len(names) > DEEP:
             raise _abort(f"{len(names)} codings over each other", sender)
-        headers, body = message.headers, message.body
+        body = message.body
         if body is not None:
             for name in reversed(names):
                 body = self._unpacked(body, name, sender)
             message.body = Limit(body, self._limit, _large(self._limit, sender))
-        _forget(headers)
+        recode(message.headers, b"content-encoding")
 
     def _unpacked(self, body: IBody, name: bytes, sender: Who) -> IBody:
         def make() -> Coder:
@@ -94,15 +93,6 @@ def _names(lines: Sequence[bytes]) -> list[bytes]:
     """Codings in the order in which they were applied."""
     found = [each.strip(b" \t").lower() for line in lines for each in line.split(b",")]
     return [name for name in found if name and name != b"identity"]
-
-
-def _forget(headers: Headers) -> None:
-    """What told of the bytes as they were."""
-    headers[:] = [
-        (name, b"W/" + value) if name == b"etag" and value.startswith(b'"') else (name, value)
-        for name, value in headers
-        if name not in _GONE
-    ]
 
 
 def _abort(why: str, sender: Who) -> Abort:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zope.interface import implementer
 
 from protogate.body import Whole
+from protogate.config.stamp import read
 from protogate.errors import ConfigError
 from protogate.expression import template
 from protogate.expression.template import Template
@@ -169,12 +170,8 @@ def _text(reader: Params, given: Any, kind: str) -> str | Template:
         reader.fault(f"expected a text, or {{file: path}}, got {shown(given)}", kind)
         return ""
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise ValueError(f"larger than {LARGEST} bytes")
+        data, _ = read(path, LARGEST)
         return template.compile(data.decode("utf-8"), response=True)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else getattr(error, "message", str(error))
-        reader.fault(f"{path}: {why}", kind)
+    except ValueError as error:
+        reader.fault(f"{path}: {error}", kind)
     return ""

@@ -18,12 +18,13 @@ from typing import Any, Final
 from protogate.config import scalar, units
 from protogate.config.faults import ConfigFaults
 from protogate.config.nearest import hint
+from protogate.config.stamp import read
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
 from protogate.governance import redissettings
 from protogate.governance.asking import Question
 from protogate.governance.redissettings import RedisSettings
-from protogate.governance.sources import Source
+from protogate.governance.sources import Followed, Source
 from protogate.message import Field
 
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
@@ -207,11 +208,9 @@ class Params:
             why = "this variable of the environment is not set, or empty"
         else:
             try:
-                with open(os.open(where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                    found = file.read(SECRET + 1).strip()
-                why = "this file is empty"
-            except (OSError, ValueError) as error:
-                why = str(error.strerror if isinstance(error, OSError) else error)
+                found, why = read(where, SECRET)[0].strip(), "this file is empty"
+            except ValueError as error:
+                why = str(error)
         if len(found) > SECRET:
             why, found = f"larger than {SECRET} bytes: no secret", b""
         if not found:
@@ -267,6 +266,13 @@ class Params:
             source = None if url is None else Source(url=url, interval=interval)
         self.faults += [ConfigError(fault.message, (*path, *fault.path)) for fault in inner.faults]
         return None if inner.faults else source
+
+    def load(self, followed: Followed[Any], *path: str | int) -> None:
+        """Read what is to be followed, if it is a file.  @param path: of the parameter that says where it is."""
+        try:
+            followed.load()
+        except ConfigError as error:
+            self.fault(error.message, *path)
 
     def entries(self, name: str) -> list[tuple[tuple[str | int, ...], Any]]:
         """The path and value of each item of a list; a mapping in its place is its only item."""

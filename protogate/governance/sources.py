@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import SystemRandom
@@ -24,7 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from protogate.config.faults import ConfigFaults
-from protogate.config.stamp import Stamp, stamp
+from protogate.config.stamp import Stamp, read
 from protogate.config.watch import FileWatch
 from protogate.errors import Abort, ConfigError
 from protogate.governance.asking import Answer, Question, ask
@@ -163,15 +162,7 @@ class Followed(Generic[T]):
     def _read(self) -> T:
         path = self.source.file
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                self._stamp = stamp(os.fstat(file.fileno()))
-                data = file.read(self._limit + 1)
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise ConfigError(f"{path}: {why}") from None
-        if len(data) > self._limit:
-            raise ConfigError(f"{path}: larger than {self._limit} bytes")
-        try:
+            data, self._stamp = read(path, self._limit)
             return self._parse(data)
         except ConfigFaults as error:
             raise ConfigError(f"{path}: {error.faults[0].message}") from None

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from twisted.internet.interfaces import IProtocol
-from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 
 from protogate.context import Context
@@ -20,7 +18,7 @@ from protogate.interfaces import IStreamCodec
 from protogate.message import Field, Headers, Request, Response
 from protogate.plugins import find
 from protogate.testing.bodies import Giver, Taker
-from protogate.testing.gateway import MemoryGateway
+from protogate.testing.gateway import MemoryGateway, Once
 
 
 class Got:
@@ -68,7 +66,7 @@ class Caller:
         self._gateway = gateway
         made: IStreamCodec = find(IStreamCodec, codec)
         self._client: Any = made.client(lambda connection: None, Context(gateway.service.wheel))
-        gateway.connect(_Only(self._client), listener)
+        gateway.connect(Once(self._client), listener)
 
     def ask(
         self,
@@ -89,15 +87,3 @@ class Caller:
         """Break the connection off."""
         self._client.abort()
         self._gateway.run()
-
-
-class _Only(ClientFactory[Any]):
-    """Connects a protocol that is already there."""
-
-    noisy = False
-
-    def __init__(self, protocol: IProtocol) -> None:
-        self._protocol = protocol
-
-    def buildProtocol(self, addr: object) -> Any:
-        return self._protocol

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from twisted.internet.interfaces import IProtocol
 from twisted.internet.protocol import ClientFactory
 
 from protogate.build import build
@@ -102,7 +103,7 @@ class MemoryGateway:
         @param address: of the client.
         """
         raw = Raw()
-        self.connect(_Once(raw), listener, address=address)
+        self.connect(Once(raw), listener, address=address)
         return raw
 
     def connect(self, factory: Any, listener: str = "", *, address: tuple[str, int] | None = None) -> None:
@@ -190,13 +191,13 @@ class MemoryGateway:
         raise LookupError(f"no listener {name!r}; there are {', '.join(each.name for each in listeners)}")
 
 
-class _Once(ClientFactory[Raw]):
+class Once(ClientFactory[Any]):
     """Connects a protocol that is already there."""
 
     noisy = False
 
-    def __init__(self, raw: Raw) -> None:
-        self._raw = raw
+    def __init__(self, protocol: IProtocol) -> None:
+        self._protocol = protocol
 
-    def buildProtocol(self, addr: object) -> Raw:
-        return self._raw
+    def buildProtocol(self, addr: object) -> Any:
+        return self._protocol
