@@ -206,6 +206,13 @@ class Serving(Half):
         """Write the head of the final response; last = no body follows."""
         raise NotImplementedError
 
+    def without(self) -> None:
+        """For head(): the answer has no content after all, and nobody reads its body; what is left is over."""
+        outgoing, self.outgoing, self.writing = self.outgoing, None, ENDED
+        if outgoing is not None:
+            outgoing.stopProducing()
+        self.settle()
+
     def open(self, request: Request, first: float = 0.0) -> None:
         """
         The head of a request was read.  C{request.body}, if any, was made with self as its source.

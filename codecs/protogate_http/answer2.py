@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from protogate.connection import specialised
 from protogate.errors import Abort
-from protogate.halves import ENDED, OPEN, Serving
+from protogate.halves import OPEN, Serving
 from protogate.message import Field, Headers, Response
 from protogate_http.fields2 import STATUS, WEBSOCKET, compose, length_of, without_key
 from protogate_http.grpc import kind_of
@@ -94,17 +94,10 @@ class Answer(Serving, Stream):
         if body is None:
             link.respond(self.number, fields, True)
             if not last:
-                self._without()
+                self.without()
         else:
             self.left = length
             link.respond(self.number, fields, False)
-
-    def _without(self) -> None:
-        """The serializer, not the module, enforces that there is no content."""
-        outgoing, self.outgoing, self.writing = self.outgoing, None, ENDED
-        if outgoing is not None:
-            outgoing.stopProducing()
-        self.settle()
 
     def write(self, data: bytes) -> None:
         self.ledger.delivered += len(data)  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from protogate.connection import specialised
 from protogate.errors import UPSTREAM, Abort
-from protogate.halves import ENDED, OPEN, Serving
+from protogate.halves import OPEN, Serving
 from protogate.message import Field, Response
 from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
 from protogate_sotp.fields import Bad
@@ -97,17 +97,10 @@ class Answer(Serving, Stream):
         if body is None:
             link.put(frame(RESPONSE, END, self.number, head))
             if not last:
-                self._without()
+                self.without()
         else:
             self.left = length
             link.put(frame(RESPONSE, 0, self.number, head))
-
-    def _without(self) -> None:
-        """The serializer, not the module, enforces that there is no content."""
-        outgoing, self.outgoing, self.writing = self.outgoing, None, ENDED
-        if outgoing is not None:
-            outgoing.stopProducing()
-        self.settle()
 
     def write(self, data: bytes) -> None:
         self.ledger.delivered += len(data)  # type: ignore[union-attr]
