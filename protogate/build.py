@@ -160,14 +160,14 @@ def build_quietly(path: str, source: Source | None = None) -> Build:
     No garbage is looked for in what was built: a configuration refers to itself nowhere, so counting references is
     enough.
     """
-    try:
-        with quiet:
+    with quiet:  # to the very end: what is left of one with faults goes quietly, too
+        try:
             built = build(path, source)
-            if quiet.collects:
-                gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
+        except ConfigFaults as error:
+            clear_frames(error.__traceback__)
+            for fault in error.faults:  # each would keep alive all that was at hand where it was found
+                fault.__traceback__ = fault.__context__ = fault.__cause__ = None
+            raise
+        if quiet.collects:
+            gc.freeze()  # with whatever else there is right now: that costs nothing, and moves it out of sight
         return built
-    except ConfigFaults as error:
-        clear_frames(error.__traceback__)
-        for fault in error.faults:  # each would keep alive all that was at hand where it was found
-            fault.__traceback__ = fault.__context__ = fault.__cause__ = None
-        raise
