@@ -1,6 +1,7 @@
 """
 What a configuration file may say, as frozen types.  One class per object of the file; C{snake_case} here is camelCase
-there.  The JSON Schema that ships with the package is made from these classes.
+there.  The JSON Schema that ships with the package is made from these classes.  What all are made of is in
+L{protogate.config.words}, upstreams are in L{protogate.config.upstream}.
 
 Values are as plain as they come out of the file, except durations (L{Seconds}), sizes (L{Bytes}), L{Workers} and
 ratios: those are numbers already.  What refers to something else (conditions, templates, module parameters, upstream
@@ -12,60 +13,83 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
+from protogate.config.upstream import (
+    Discovery,
+    Endpoint,
+    HealthCheck,
+    PoolSettings,
+    Upstream,
+    UpstreamTimeouts,
+    UpstreamTls,
+)
+from protogate.config.words import (
+    Bytes,
+    Count,
+    FieldName,
+    HostPattern,
+    ListenAddress,
+    Model,
+    Network,
+    Percent,
+    Properties,
+    Ratio,
+    RequestPath,
+    Resolvable,
+    Seconds,
+    Statuses,
+    Url,
+    Weight,
+    Workers,
+    within,
+)
 from protogate.context import Limits, Timeouts
 
-
-class Seconds(float):
-    """A duration: C{250ms 10s 5m 1h}, or 0."""
-
-    __slots__ = ()
-
-
-class Bytes(int):
-    """A size: C{512B 8KiB 1MB 2GiB}, or 0."""
-
-    __slots__ = ()
-
-
-class Workers(int):
-    """How many processes do the work: C{0} to C{256}, or C{auto}, which is -1 here."""
-
-    __slots__ = ()
-
-
-Weight = Annotated[int, Meta(ge=0, le=1000)]
-Percent = Annotated[float, Meta(ge=0, le=100)]
-Count = Annotated[int, Meta(ge=1)]
-Ratio = Annotated[float, Meta(ge=0, le=1)]
-Properties = dict[str, str]
-ListenAddress = Annotated[str, Meta(extra={"check": "listen"})]
-Network = Annotated[str, Meta(extra={"check": "network"})]
-HostPattern = Annotated[str, Meta(extra={"check": "host"})]
-Url = Annotated[str, Meta(extra={"check": "url"})]
-Resolvable = Annotated[str, Meta(extra={"check": "name"})]
-FieldName = Annotated[str, Meta(extra={"check": "field"})]
-RequestPath = Annotated[str, Meta(extra={"check": "path"})]
-Statuses = Annotated[str, Meta(extra={"check": "statuses"})]
-
-
-def within(least: float, most: float, off: bool = False) -> Meta:
-    """
-    Bounds of a duration or a size: C{Annotated[Seconds, within(1, 3600)]}.
-
-    @param off: whether it may be 0 as well.
-    """
-    return Meta(extra={"within": (least, most, off)})
-
-
-class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
-    """
-    Base of every object of the file.
-
-    Nothing in a file can refer to itself, so the garbage collector need not look at it: a large configuration does not
-    make its full collections longer.
-    """
+__all__ = [
+    "AccessLog",
+    "Admin",
+    "Bytes",
+    "CertificateFiles",
+    "ClientAuth",
+    "Config",
+    "Count",
+    "Discovery",
+    "Endpoint",
+    "Entry",
+    "FieldName",
+    "Gateway",
+    "GatewayLimits",
+    "GatewayTimeouts",
+    "HealthCheck",
+    "HostPattern",
+    "ListenAddress",
+    "Listener",
+    "ListenerTls",
+    "Model",
+    "Module",
+    "Network",
+    "Percent",
+    "PoolSettings",
+    "Properties",
+    "ProxyProtocol",
+    "Ratio",
+    "RequestPath",
+    "Resolvable",
+    "Rewrite",
+    "Rule",
+    "Seconds",
+    "Statuses",
+    "Sticky",
+    "Target",
+    "Upstream",
+    "UpstreamTimeouts",
+    "UpstreamTls",
+    "Url",
+    "Weight",
+    "Workers",
+    "within",
+]
 
 
 class GatewayTimeouts(Model, frozen=True, kw_only=True):
@@ -99,25 +123,6 @@ class GatewayTimeouts(Model, frozen=True, kw_only=True):
     def frozen(self) -> Timeouts:
         """As codecs and pools want them."""
         return Timeouts(**{name: float(getattr(self, name)) for name in self.__struct_fields__})
-
-
-class UpstreamTimeouts(Model, frozen=True, kw_only=True):
-    """What differs from the gateway's timeouts for this upstream; without a value: as the gateway's."""
-
-    queue: Seconds | None = None
-    """Waiting for a free connection."""
-    dns: Seconds | None = None
-    """Resolving the name of an endpoint."""
-    connect: Seconds | None = None
-    """TCP alone."""
-    tls: Seconds | None = None
-    """TLS handshake alone."""
-    upstream_stall: Seconds | None = None
-    """No byte of the request could be flushed to the upstream."""
-    response_head: Seconds | None = None
-    """Last flushed byte of the request to the response head."""
-    response_stall: Seconds | None = None
-    """No byte of the response body."""
 
 
 class GatewayLimits(Model, frozen=True, kw_only=True):
@@ -229,114 +234,6 @@ class Listener(Model, frozen=True, kw_only=True):
     """Field in which clients say how many milliseconds they will wait; empty = none is read."""
     proxy_protocol: ProxyProtocol | None = None
     """Whose word on where a connection comes from is believed; without it nobody's."""
-
-
-class Endpoint(Model, frozen=True, kw_only=True):
-    """One server of an upstream."""
-
-    url: str
-    """http://host:port; https, wss, h2, grpcs and tls are with TLS, ws, h2c and grpc without."""
-    weight: Weight = 100
-    """Its share of the requests, 0 to 1000; 0 = none."""
-    zone: str = ""
-    """Where it is, for people: it decides nothing in this release."""
-
-
-class Discovery(Model, frozen=True, kw_only=True):
-    """Where endpoints are looked up, by the TTL of the answer."""
-
-    dns: Resolvable
-    """host:port for A and AAAA; _service._tcp.host for SRV."""
-    scheme: Literal["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs", "tls"] = "http"
-    """How what was found is spoken to, as in the URL of an endpoint."""
-
-
-class PoolSettings(Model, frozen=True, kw_only=True):
-    """Connections kept open to each endpoint."""
-
-    idle: Seconds = Seconds(30)
-    """How long an unused connection is kept."""
-    max_per_endpoint: Count = 100
-    """Connections to one endpoint."""
-    max_reuse: Annotated[int, Meta(ge=0)] = 0
-    """Requests after which a connection is not used again; 0 = no end."""
-    queue: Count = 1024
-    """Requests that may wait for a connection of one endpoint."""
-
-
-class HealthCheck(Model, frozen=True, kw_only=True):
-    """How each endpoint is looked at, on a connection of its own."""
-
-    type: Literal["http", "grpc", "connect"] = "http"
-    """Ask for a path, by the protocol of health checks of gRPC, or for nothing: to be connected is enough."""
-    path: RequestPath = "/"
-    """Path and query, of http."""
-    method: Literal["GET", "HEAD", "OPTIONS"] = "GET"
-    """Method, of http."""
-    host: str = ""
-    """The host that is asked for; empty = the endpoint's own."""
-    statuses: Statuses = "200-299"
-    """What is well, of http: statuses and ranges, with commas between."""
-    body: str = ""
-    """Text that must be in the answer, of http; empty = none."""
-    service: str = ""
-    """Which service is meant, of grpc; empty = the server as a whole."""
-    interval: Seconds = Seconds(5)
-    """From one look to the next, give or take a tenth."""
-    timeout: Seconds = Seconds(2)
-    """How long one may take, connecting included."""
-    rise: Count = 2
-    """Looks in a row that must find it well again."""
-    fall: Count = 3
-    """Looks in a row that must find it unwell."""
-
-
-class UpstreamTls(Model, frozen=True, kw_only=True):
-    """Whom endpoints with TLS must prove to be, and what is proved to them."""
-
-    ca: str = ""
-    """File with the authorities that must have issued their certificates; empty = those that the system trusts."""
-    verify: bool = True
-    """False takes whoever answers for the upstream."""
-    server_name: str = ""
-    """The name that they must prove, and are asked for; empty = the host of each one's URL."""
-    cert: str = ""
-    """File with our own certificate."""
-    key: str = ""
-    """File with its key, not encrypted."""
-    min_version: Literal["1.2", "1.3"] = "1.2"
-    """Lowest version of TLS."""
-    ciphers: str = ""
-    """Ciphers of TLS 1.2 in OpenSSL's words; empty = those that are forward secret and authenticated."""
-
-
-class Upstream(Model, frozen=True, kw_only=True):
-    """A service behind the gateway: endpoints that answer alike."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    """What targets refer to."""
-    protocol: str = ""
-    """Codec; empty = by the endpoint's scheme."""
-    endpoints: tuple[Endpoint, ...] = ()
-    """Its servers."""
-    discovery: Discovery | None = None
-    """Further servers, looked up."""
-    balance: Literal["weighted"] = "weighted"
-    """How a server is picked: smooth weighted round-robin."""
-    host: Literal["preserve", "endpoint"] = "preserve"
-    """What the upstream sees as its host: what the client asked for, or the endpoint's own name."""
-    deadline_header: FieldName = ""
-    """Field that tells it how many milliseconds are left of the client's deadline; empty = none does."""
-    proxy_protocol: Literal["off", "v1", "v2"] = "off"
-    """Version of the PROXY protocol that tells endpoints who the client is; no connection serves two clients then."""
-    tls: UpstreamTls = field(default_factory=UpstreamTls)
-    """For endpoints with TLS."""
-    pool: PoolSettings = field(default_factory=PoolSettings)
-    """Its connections."""
-    timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
-    """Clocks that differ from the gateway's."""
-    health_check: HealthCheck | None = None
-    """How its endpoints are looked at; without it they all count as well."""
 
 
 class Rewrite(Model, frozen=True, kw_only=True):
