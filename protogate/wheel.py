@@ -79,7 +79,7 @@ class Wheel:
         self._clock = clock
         self.now: Callable[[], float] = clock.seconds if now is None else now
         self.resolution = resolution
-        self._slots: dict[int, set[Timer]] = {}
+        self._slots: dict[int, dict[Timer, None]] = {}  # in order: what happens is the same each time
         self._last = 0
         self._tick: IDelayedCall | None = None
         self._soon: list[Callable[[], object]] = []
@@ -126,7 +126,7 @@ class Wheel:
         if timer._queued:
             self._drop(timer)
         slot = timer._queued = max(int(timer._at / self.resolution) + 1, self._last + 1, 1)
-        self._slots.setdefault(slot, set()).add(timer)
+        self._slots.setdefault(slot, {})[timer] = None
         if self._tick is None:
             self._last = max(self._last, int(self.now() / self.resolution) - 1)
             self._schedule()
@@ -134,7 +134,7 @@ class Wheel:
     def _drop(self, timer: Timer) -> None:
         slot, timer._queued = timer._queued, 0
         timers = self._slots[slot]
-        timers.discard(timer)
+        timers.pop(timer, None)
         if not timers:
             del self._slots[slot]
 

@@ -59,15 +59,18 @@ class MemoryGateway:
     @ivar records: what every exchange that is over ended in.
     """
 
-    def __init__(self, config: Source, *, most: int = ALL, high: int = HIGH) -> None:
+    def __init__(
+        self, config: Source, *, most: int = ALL, high: int = HIGH, reactor: MemoryReactor | None = None
+    ) -> None:
         """
         Build and start.
 
         @param most: bytes that each step carries; 1 shows every message byte by byte to everybody.
         @param high: size of all send buffers.
+        @param reactor: to run on; None = one of its own, with these.
         @raise ConfigFaults: the configuration has faults.
         """
-        self.reactor = MemoryReactor(most, high)
+        self.reactor = MemoryReactor(most, high) if reactor is None else reactor
         self.names = Names({"localhost": ["127.0.0.1"]})
         self._folder = tempfile.TemporaryDirectory(prefix="protogate-testing-")
         self._path = Path(self._folder.name, "gateway.yaml")
