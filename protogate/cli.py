@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from twisted.application.reactors import NoSuchReactor, getReactorTypes, installReactor
+from twisted.application.reactors import NoSuchReactor
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
@@ -20,7 +20,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
 from protogate.losses import losses
 from protogate.process.upgrade import Begin
-from protogate.reactor.best import install_best
+from protogate.reactor.best import install, reactors
 from protogate.release import release
 from protogate.tap import REACTOR, make
 
@@ -199,24 +199,12 @@ def run(path: str, name: str | None) -> int:
     of a failure, as twistd's 143 does in a container.
     """
     try:
-        reactor = installed(name or "")
+        reactor: Any = install(name or "")
     except NoSuchReactor:
-        known = ", ".join(sorted(reactor.shortName for reactor in getReactorTypes()))
-        print(f"protogate run: no reactor named {name!r}; installed: {known}", file=sys.stderr)
+        print(f"protogate run: no reactor named {name!r}; installed: {', '.join(reactors())}", file=sys.stderr)
         return 2
     begin = Begin(twistd=False, reactor=name or os.environ.get(REACTOR, ""))
     return serve(make(path, begin), reactor)
-
-
-def installed(name: str) -> Any:
-    """
-    The reactor of that name, or the best there is; installed now, unless one is.
-
-    @raise NoSuchReactor: there is none of that name.
-    """
-    if name:
-        installReactor(name)
-    return install_best()
 
 
 def serve(service: Any, reactor: Any) -> int:

@@ -7,10 +7,14 @@ Rules
 - L{find} imports the part, makes one instance for the life of the process, and verifies it against its interface.  So a
   reload finds the same codec, and keeps the connections that speak it.  And it is looked for once: looking leaves
   garbage behind that holds everything its callers had in hand, and a reload must leave none.
+- To look for some is to import all drop-ins there are, of whomever, when Twisted has no cache of what they declare, or
+  may not write it.  What those warn of is nothing to who runs a gateway or tests a codec, and no fault where warnings
+  are errors: everything that looks for drop-ins here does so with L{dropins}.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar, cast
 
@@ -56,9 +60,16 @@ class Plugin:
         self.provides, self.name, self.path = provides, name, path
 
 
+def dropins(interface: Any, package: Any = twisted.plugins) -> list[Any]:
+    """Everything that drop-ins declare with that interface, Twisted's own included; a warning of theirs is dropped."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(getPlugins(interface, package))
+
+
 def declared(interface: Any, package: Any = twisted.plugins) -> list[Plugin]:
     """Every declared part of that interface, by name.  Imports none of them."""
-    plugins: Iterable[Any] = getPlugins(IPart, package)
+    plugins: Iterable[Any] = dropins(IPart, package)
     return sorted((plugin for plugin in plugins if plugin.provides is interface), key=lambda plugin: plugin.name)
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Any, ClassVar, Final
 
-from twisted.application.reactors import getReactorTypes
 from twisted.application.service import IService
 from twisted.python import usage
 
@@ -20,6 +19,7 @@ from protogate.process.draft import Draft
 from protogate.process.notify import PID, SOCKET, USEC, Notify
 from protogate.process.supervisor import Supervisor
 from protogate.process.upgrade import Begin, State
+from protogate.reactor.best import reactors
 from protogate.service import GatewayService
 
 REACTOR: Final = "PROTOGATE_REACTOR"
@@ -81,9 +81,8 @@ def make(path: str, begin: Begin, foreground: bool = True) -> GatewayService | S
     @param begin: how this process is started.
     @raise SystemExit: the configuration has faults, which are its text.
     """
-    known = [reactor.shortName for reactor in getReactorTypes()]
-    if begin.reactor and begin.reactor not in known:
-        raise SystemExit(f"no reactor named {begin.reactor!r} for workers; installed: {', '.join(sorted(known))}")
+    if begin.reactor and begin.reactor not in (known := reactors()):
+        raise SystemExit(f"no reactor named {begin.reactor!r} for workers; installed: {', '.join(known)}")
     try:
         source = read(path)
         built = build(path, source)

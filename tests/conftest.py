@@ -8,7 +8,8 @@ What holds for every test: it fails when it leaves something broken behind.
   C{interpreted} are left out.
 - C{TEST_REACTOR=protogate-uv} in the environment runs the tests on that reactor of Twisted's.
 - Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
-  never awaited.
+  never awaited.  But for what other people's drop-ins warn of: all are imported before the first test, as otherwise
+  whichever test looks for one first would import them where Twisted's cache of what they declare is missing or old.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from typing import Any
 import pytest
 import pytest_twisted
 from hypothesis import HealthCheck, settings
-from twisted.application.reactors import installReactor
 from twisted.internet.task import deferLater
 from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 import twisted.plugins  # noqa: F401 - it looks for drop-ins once: before tests bring packages that nobody has installed
 from neighbours import Neighbours
+from protogate.plugins import dropins
+from protogate.reactor.best import install
 
 # Wall-clock limits say more about the machine than about the code.
 settings.register_profile("dev", deadline=None)
@@ -44,7 +47,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 if "TEST_REACTOR" in os.environ:
     # What it does for the reactors that it knows by name, before the first test.
     pytest_twisted.reactor_installers["default"] = partial(
-        pytest_twisted._install_reactor, partial(installReactor, os.environ["TEST_REACTOR"]), object
+        pytest_twisted._install_reactor, partial(install, os.environ["TEST_REACTOR"]), object
     )
 
 TURNS = 5
@@ -125,7 +128,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test the source where the compiled build is meant."""
+    """Import all drop-ins; refuse to test the source where the compiled build is meant."""
+    dropins(IPlugin)
     if not config.getoption("--compiled"):
         return
     from compiling import compiled_modules, is_compiled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +92,40 @@ def test_nothing_installed_is_said_too(package: ModuleType) -> None:
 
 def test_asking_for_names_imports_nothing_declared(package: ModuleType) -> None:
     assert [plugin.name for plugin in declared(IModuleFactory, package)].count("missing") == 1
+
+
+LOUD = """
+import warnings
+
+from protogate.interfaces import IModuleFactory
+from protogate.plugins import Plugin
+
+warnings.warn("this is going away", DeprecationWarning, stacklevel=1)
+warnings.warn("and this is slow", RuntimeWarning, stacklevel=1)
+loud = Plugin(IModuleFactory, "loud", "nobody.asks.for.it")
+"""
+
+
+def test_what_a_drop_in_warns_of_is_no_fault_and_not_said(tmp_path: Path) -> None:
+    # As in a container: no cache is there, nor can be made, so each look imports all drop-ins.  As root writes anyway,
+    # a folder is in the way.
+    folder = tmp_path / "twisted" / "plugins"
+    (folder / "dropin.cache").mkdir(parents=True)
+    (folder / "loud_for_test.py").write_text(LOUD)
+    look = (
+        "from protogate.interfaces import IModuleFactory; from protogate.plugins import find, names; "
+        "from protogate.reactor.best import reactors; "
+        "print('loud' in names(IModuleFactory), find(IModuleFactory, 'cors').name, 'select' in reactors())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", look],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True cors True\n", "")
 
 
 def test_every_part_that_protogate_brings_can_be_made() -> None:

@@ -26,6 +26,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.process import upgrade
 from protogate.process.draft import Draft, draft
 from protogate.process.upgrade import State
+from protogate.reactor.best import install
 
 _log = Logger()
 
@@ -57,7 +58,7 @@ def main() -> None:
     if state.begin.twistd:
         twistd(state, first)
     else:
-        reactor = cli.installed(state.begin.reactor)
+        reactor = install(state.begin.reactor)
         cli.serve(tap.supervise(first, state.begin, state), reactor)
 
 
@@ -83,7 +84,7 @@ def rehearse(state: State) -> None:
     if state.begin.twistd:
         _options(state)
     else:
-        cli.installed(state.begin.reactor)
+        install(state.begin.reactor)
 
 
 def twistd(state: State, first: Draft) -> None:

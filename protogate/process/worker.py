@@ -22,7 +22,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from twisted.application.reactors import installReactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogBeginner
@@ -38,7 +37,7 @@ from protogate.process.adopted import Adopting
 from protogate.process.channel import Channel, Refused
 from protogate.process.messages import Done, Message
 from protogate.process.spawn import LINE
-from protogate.reactor.best import install_best
+from protogate.reactor.best import install
 from protogate.release import release
 from protogate.service import GatewayService, Prepared
 
@@ -235,9 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(number, signal.SIG_IGN)
     if options.core is not None:
         os.sched_setaffinity(0, [options.core])
-    if options.reactor:
-        installReactor(options.reactor)
-    reactor: Any = install_best()
+    reactor: Any = install(options.reactor)
     line = socket.socket(fileno=LINE)
     line.set_inheritable(False)
     worker = Worker(reactor, line, reactor.stop)
@@ -250,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="protogate worker", description="Started by a supervisor, never by hand.")
     parser.add_argument("--slot", type=int, required=True)
-    parser.add_argument("--reactor")
+    parser.add_argument("--reactor", default="")
     parser.add_argument("--core", type=int)
     return parser.parse_args(arguments)
 

@@ -1,5 +1,5 @@
 """
-The reactor that a gateway runs on when nobody asked for another one.
+The reactor that a gateway runs on: the one that was asked for, or the best there is.
 
 Rules
 - Nothing here needs uvloop; without it the choice is Twisted's.
@@ -12,8 +12,32 @@ from __future__ import annotations
 
 import sys
 
+from twisted.application.reactors import IReactorInstaller, NoSuchReactor
 from twisted.internet import default
 from twisted.internet.interfaces import IReactorCore
+
+from protogate.plugins import dropins
+
+
+def reactors() -> list[str]:
+    """The names that L{install} knows."""
+    return sorted(reactor.shortName for reactor in dropins(IReactorInstaller))
+
+
+def install(name: str) -> IReactorCore:
+    """
+    Install the reactor of that name, or with no name the best one (L{install_best}).
+
+    @raise NoSuchReactor: there is none of that name.
+    """
+    if name:
+        for reactor in dropins(IReactorInstaller):
+            if reactor.shortName == name:
+                reactor.install()
+                break
+        else:
+            raise NoSuchReactor(name)
+    return install_best()
 
 
 def install_best() -> IReactorCore:

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.application.reactors import getReactorTypes
 
 from protogate.observe.blocked import Frame, culprit
+from protogate.reactor.best import reactors
 
 HERE = Path(__file__).parent
-REACTORS = sorted(
-    {"epoll", "poll", "select", "asyncio", "protogate-uv"} & {kind.shortName for kind in getReactorTypes()}
-)
+REACTORS = sorted({"epoll", "poll", "select", "asyncio", "protogate-uv"} & set(reactors()))
 
 
 WAYS = (
