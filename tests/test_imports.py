@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest", "config.stamp"),
     ("config.address", "config.field", "config.health"),
-    ("body", "promise", "config.model", "config.faults", "plugins", "release"),
+    ("body", "promise", "config.words", "config.upstream", "config.model", "config.faults", "plugins", "release"),
     ("config.units", "config.watch"),
     ("tls",),
     ("proxyprotocol",),

@@ -100,7 +100,11 @@ class _Generator:
 
     def _reference(self, kind: inspect.StructType) -> Schema:
         cls = kind.cls
-        name = cls.__name__ if cls.__module__ == model.__name__ else f"{cls.__module__}.{cls.__name__}"
+        name = (
+            cls.__name__
+            if issubclass(cls, model.Model) and cls.__module__.startswith("protogate.config.")
+            else f"{cls.__module__}.{cls.__name__}"
+        )
         self._definitions[name] = self.struct(kind)
         return {"$ref": f"#/$defs/{name}"}
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from random import Random, SystemRandom
+from typing import Protocol
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, DeferredList, fail
 from twisted.internet.interfaces import IReactorTCP
 from twisted.python.failure import Failure
@@ -29,12 +31,14 @@ from protogate.interfaces import IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.proxyprotocol import encode
-from protogate.routing.balance import Smooth
 from protogate.tls.client import Client
+from protogate.upstream.board import Alone, Board
 from protogate.upstream.connector import Connector, Trust
 from protogate.upstream.discovery import Discovery
+from protogate.upstream.election import Election
 from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
-from protogate.upstream.health import Health
+from protogate.upstream.health import BY, Health
+from protogate.upstream.outcome import Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
@@ -49,6 +53,7 @@ class Means:
 
     @ivar count: see L{Context}.
     @ivar random: decides where the choice of endpoints starts.
+    @ivar board: what the processes of this gateway tell each other.
     """
 
     reactor: IReactorTCP
@@ -56,6 +61,7 @@ class Means:
     resolver: Resolver
     count: Callable[[str], None] = uncounted
     random: Random = field(default_factory=SystemRandom)
+    board: Board = field(default_factory=Alone)
 
 
 class Cluster:
@@ -88,7 +94,8 @@ class Cluster:
         self._found: tuple[Place, ...] = ()
         self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
-        self._balance = Smooth(())
+        self._election = Election(means.random, means.count)
+        self._watchers: tuple[Watcher, ...] = ()
         self._hoping: dict[Deferred[None], None] = {}
         self._discovery = self._discover(source)
         self._health = self._looking(check)
@@ -179,6 +186,10 @@ class Cluster:
         """Those that are in use now."""
         return tuple(self._endpoints.values())
 
+    def now(self) -> float:
+        """Seconds, by the clock for every wait."""
+        return self._context.wheel.now()
+
     def stats(self) -> dict[str, Stats]:
         """A look at each pool, by its endpoint's address."""
         return {endpoint.address: endpoint.pool.stats() for endpoint in self._endpoints.values()}
@@ -190,17 +201,32 @@ class Cluster:
         See L{IService.handle}.  Notes in the ledger what was asked, and whom.  May set C{request.authority}, and
         C{request.body} to one that can be sent twice.
         """
-        endpoint: Endpoint | None = self._balance.pick()
+        endpoint = self._election.pick(request)
         if endpoint is None:
             return self._nobody(request)
         self.mark(request, endpoint)
         body = request.body
         if body is not None and request.method in IDEMPOTENT_METHODS and replayable(request, body):
             return Trial(self, request).begin(endpoint)
-        answer = endpoint.pool.handle(request)
+        answer = self.ask(request, endpoint)
         if waits(answer):
             answer.addErrback(self._failed, request, endpoint)
         return answer
+
+    def ask(self, request: Request, endpoint: Endpoint, fresh: bool = False) -> Response | Deferred[Response]:
+        """
+        One attempt, which those who watch are told of.
+
+        @param fresh: whether it must be on a new connection.
+        """
+        pool = endpoint.pool
+        if not self._watchers:
+            return pool.fresh(request) if fresh else pool.handle(request)
+        asked = Asked(self, endpoint, self._context.wheel.now())
+        answer = pool.fresh(request) if fresh else pool.handle(request)
+        if waits(answer):
+            return answer.addCallbacks(asked.answered, asked.failed)
+        return asked.answered(answer)
 
     def mark(self, request: Request, endpoint: Endpoint) -> None:
         """Note that this endpoint is asked."""
@@ -215,16 +241,25 @@ class Cluster:
             request.host  # noqa: B018 - what the client asked for is worked out before it is gone
             request.authority = endpoint.place.authority
 
-    def other(self, tried: Sequence[Endpoint]) -> Endpoint | None:
+    def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
         """The next endpoint that was not tried, or None."""
-        for _ in self._endpoints:
-            endpoint: Endpoint | None = self._balance.pick()
-            if endpoint is not None and endpoint not in tried:
-                return endpoint
-        for endpoint in self._endpoints.values():  # those of little weight come rarely
-            if endpoint.place.weight and endpoint.up and endpoint not in tried:
-                return endpoint
-        return None
+        return self._election.other(request, tried)
+
+    def broken(self, address: str, reason: Abort) -> None:
+        """An answer of the endpoint there broke off after its head."""
+        if self._watchers:
+            for endpoint in self._endpoints.values():
+                if endpoint.address == address:
+                    self.ended(endpoint, failed(reason), 0.0)
+
+    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
+        """
+        Tell who watches how an attempt went.
+
+        @param seconds: from the attempt's begin to the head of the answer.
+        """
+        for watcher in self._watchers:
+            watcher.ended(endpoint, outcome, seconds)
 
     def _failed(self, failure: Failure, request: Request, endpoint: Endpoint) -> object:
         reason = failure.value
@@ -305,21 +340,20 @@ class Cluster:
         self._leave(endpoints.values())
 
     def _choose(self) -> None:
-        """From now on requests go to those that are well; when none is, to all: some may be better than they look."""
-        if self._draining:
-            return
-        endpoints = list(self._endpoints.values())
-        well = [endpoint for endpoint in endpoints if endpoint.up and endpoint.place.weight]
-        if not well and any(endpoint.place.weight for endpoint in endpoints):
-            self._means.count("nobody_well")
-            well = endpoints
-        self._balance = Smooth([(endpoint, endpoint.place.weight) for endpoint in well], self._means.random)
+        """From now on requests go where they should as endpoints are judged now."""
+        if not self._draining:
+            self._election.arrange(tuple(self._endpoints.values()))
+
+    def hold(self, endpoint: Endpoint, by: str, share: float, why: str = "") -> None:
+        """Judge an endpoint, see L{Endpoint.hold}; only the process that leads does, for all."""
+        if endpoint.hold(by, share, why):
+            self._choose()
 
     def _looking(self, check: model.HealthCheck | None) -> Health | None:
         if check is None:
             return None
         means = self._means
-        return Health(self.name, check, self._connector_to, self._choose, means.wheel, means.count)
+        return Health(self.name, check, self._connector_to, self.hold, means.wheel, means.count)
 
     def _relook(self, check: model.HealthCheck | None) -> None:
         """Look at endpoints by another configuration, if it is one.  What was found out counts until there is more."""
@@ -331,8 +365,7 @@ class Cluster:
         self._health = self._looking(check)
         if check is None:
             for endpoint in self._endpoints.values():
-                endpoint.up = True
-            self._choose()
+                self.hold(endpoint, BY, 1.0)
         if self._started:
             self.start()
 
@@ -387,7 +420,7 @@ class Cluster:
 
     def _stop(self) -> None:
         self._draining = True
-        self._balance = Smooth(())
+        self._election.arrange(())
         if self._health is not None:
             self._health.stop()
         if self._discovery is not None:
@@ -396,6 +429,41 @@ class Cluster:
 
 
 classImplements(Cluster, IService)
+
+
+@mypyc_attr(native_class=False)
+class Watcher(Protocol):
+    """Who wants to know how attempts go."""
+
+    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
+        """
+        One is over: its head came, or it failed; and again, with FAILED, when the rest of an answer does not come.
+
+        @param seconds: from its begin to then.
+        """
+
+
+class Asked:
+    """An attempt that is watched."""
+
+    __slots__ = ("_began", "_cluster", "_endpoint")
+
+    def __init__(self, cluster: Cluster, endpoint: Endpoint, began: float) -> None:
+        self._cluster, self._endpoint, self._began = cluster, endpoint, began
+
+    def answered(self, response: Response) -> Response:
+        """A head came."""
+        self._tell(answered(response))
+        return response
+
+    def failed(self, failure: Failure) -> Failure:
+        """It came to nothing."""
+        self._tell(failed(failure.value))
+        return failure
+
+    def _tell(self, outcome: Outcome) -> None:
+        cluster = self._cluster
+        cluster.ended(self._endpoint, outcome, cluster.now() - self._began)
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

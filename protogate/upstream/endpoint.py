@@ -8,6 +8,7 @@ request goes to is the route's business.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protogate.config import address, model
@@ -74,14 +75,41 @@ class Endpoint:
     """
     A place that is in use; C{place} may be replaced by one that differs in weight, zone or authority.
 
-    @ivar up: whether it is well, as far as anybody looks.
+    @ivar share: what those who judge it leave of its weight, 0.0 to 1.0: the strictest decides.
     """
 
-    __slots__ = ("address", "place", "pool", "up")
+    __slots__ = ("_held", "address", "place", "pool", "share")
 
     def __init__(self, place: Place, pool: Pool) -> None:
         self.place, self.pool, self.address = place, pool, place.address
-        self.up = True
+        self.share = 1.0
+        self._held: dict[str, tuple[float, str]] = {}
+
+    @property
+    def up(self) -> bool:
+        """Whether it gets anything."""
+        return self.share > 0.0
+
+    @property
+    def held(self) -> Mapping[str, tuple[float, str]]:
+        """By the names of those who judge it: the share that each leaves to it, where that is not all, and why."""
+        return self._held
+
+    def hold(self, by: str, share: float, why: str = "") -> bool:
+        """
+        Judge it.
+
+        @param by: who does: C{healthCheck}, C{outliers} … as the configuration calls it.
+        @param share: 1.0 = all of its weight, as if C{by} had never judged it.
+        @param why: for people.
+        @return: whether that changes its share.
+        """
+        if share >= 1.0:
+            self._held.pop(by, None)
+        else:
+            self._held[by] = (share, why)
+        before, self.share = self.share, min([1.0, *(each for each, _ in self._held.values())])
+        return before != self.share
 
 
 def own(host: str, port: int, usual: int | None = HTTP_PORT) -> bytes:

@@ -29,6 +29,9 @@ from protogate.wheel import Wheel
 FIRST: Final = 1.0
 """Seconds within which an endpoint is looked at for the first time."""
 
+BY: Final = "healthCheck"
+"""Who judges."""
+
 _log = Logger()
 _random: Final = SystemRandom()
 
@@ -52,7 +55,7 @@ class Health:
     """
     @param name: of the upstream, for people.
     @param connector: makes what connects to an endpoint.
-    @param changed: told after an endpoint's C{up} has changed.
+    @param hold: told what is left to an endpoint, by whom, and why, as L{Endpoint.hold} is.
     @param count: told C{check_ok}, C{check_failed}, C{endpoint_up}, C{endpoint_down}.
     """
 
@@ -61,12 +64,12 @@ class Health:
         name: str,
         settings: model.HealthCheck,
         connector: Callable[[Endpoint], Connector],
-        changed: Callable[[], None],
+        hold: Callable[[Endpoint, str, float, str], None],
         wheel: Wheel,
         count: Callable[[str], None],
     ) -> None:
         self.name, self.settings = name, settings
-        self.connector, self.changed, self.wheel, self.count = connector, changed, wheel, count
+        self.connector, self.hold, self.wheel, self.count = connector, hold, wheel, count
         self._watches: dict[Endpoint, Watch] = {}
 
     def follow(self, endpoints: Iterable[Endpoint]) -> None:
@@ -123,18 +126,17 @@ class Watch:
             self._timer.set(0.0)
         health, endpoint = self._health, self._endpoint
         health.count("check_failed" if why else "check_ok")
-        if (not why) == endpoint.up:
+        if (not why) == (BY not in endpoint.held):
             self._row = 0
             return
         self._row += 1
         if self._row < (health.settings.rise if not why else health.settings.fall):
             return
         self._row = 0
-        endpoint.up = not why
-        health.count("endpoint_up" if endpoint.up else "endpoint_down")
+        health.count("endpoint_down" if why else "endpoint_up")
         told = {"upstream": health.name, "address": endpoint.address}
         if why:
             _log.warn("upstream {upstream}: {address} is not well: {why}", why=why, **told)
         else:
             _log.info("upstream {upstream}: {address} is well again", **told)
-        health.changed()
+        health.hold(endpoint, BY, 0.0 if why else 1.0, why)

@@ -74,11 +74,11 @@ class Trial:
         fresh = False
         following: Endpoint | None = None
         if reason.retry is ALWAYS:
-            following = self._cluster.other(self._tried)
+            following = self._cluster.other(self._request, self._tried)
             if following is None and connected and not endpoint.pool.draining:
                 following, fresh = endpoint, True
         elif ledger is not None and ledger.reused and not self._renewed:
-            following = self._cluster.other(self._tried) if endpoint.pool.draining else endpoint
+            following = self._cluster.other(self._request, self._tried) if endpoint.pool.draining else endpoint
             fresh = True
         if following is None:
             return self._final(failure)
@@ -101,8 +101,7 @@ class Trial:
         return bool(reason.retry) and request.method in IDEMPOTENT_METHODS and request.upgrade is None
 
     def _ask(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
-        pool = endpoint.pool
-        answer = pool.fresh(self._request) if fresh else pool.handle(self._request)
+        answer = self._cluster.ask(self._request, endpoint, fresh)
         if waits(answer):
             answer.addCallbacks(self._answered, self.failed, errbackArgs=(endpoint,))
             return answer

@@ -709,9 +709,9 @@ def test_the_same_answer_with_another_ttl_changes_nothing(ttls: tuple[int, int])
         if bench.dns.open:
             bench.dns.say("A", bench.dns.zone["A", "up.test"])
             bench.dns.say("AAAA", [])
-        before = bench.cluster.endpoints, bench.cluster._balance
+        before = bench.cluster.endpoints, bench.cluster._election._balance
         bench.time.pass_by(3)
-        assert (bench.cluster.endpoints, bench.cluster._balance) == before
+        assert (bench.cluster.endpoints, bench.cluster._election._balance) == before
     assert len(bench.dns.asked) <= 2 * 7  # a TTL of 0 is not one query per look
 
 
