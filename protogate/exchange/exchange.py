@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -36,12 +37,15 @@ from protogate.uri import LONGEST, authority, canonical, usual
 if TYPE_CHECKING:
     from protogate.exchange.plan import Plan
     from protogate.identity.identity import Identity
+    from protogate.interfaces import IService
     from protogate.routing.rules import Route, Target
     from protogate.wheel import Timer, Wheel
 
 Answer = Response | Deferred[Response]
 Upon = Callable[["Exchange"], Response | None]
-Promised = tuple[tuple[Field, ...], tuple[Upon, ...]]
+Ask = Callable[[], Answer]
+Through = Callable[["Exchange", Ask], Answer]
+Promised = tuple[tuple[Field, ...], tuple[Upon, ...], tuple[Through, ...]]
 
 _log = Logger()
 _proper: Final[set[bytes]] = set()
@@ -87,6 +91,7 @@ class Exchange:
         "_id",
         "_late",
         "_notes",
+        "_through",
         "_trace",
         "_upon",
         "_valve",
@@ -125,6 +130,7 @@ class Exchange:
         self._afterwards: list[Callable[[], object]] | None = None
         self._fields: list[Field] | None = None
         self._upon: list[Upon] | None = None
+        self._through: list[Through] | None = None
         self._guard: Timer | None = None
         self._valve: Valve | None = None
         self._waiting: Deferred[Any] | None = None
@@ -179,14 +185,27 @@ class Exchange:
         else:
             self._upon.insert(0, function)
 
+    def through(self, function: Through) -> None:
+        """
+        Have the upstream asked by C{function(exchange, ask)}, which gives the answer: C{ask()} asks, once; then
+        C{request} is as the upstream is to get it.  The last one that asked for it is the one next to the upstream.
+
+        Held to what L{protogate.interfaces.IService.handle} is: it never raises, and cancelling what it returns
+        abandons whatever it waits for.  No module's timeout is over it.
+        """
+        if self._through is None:
+            self._through = [function]
+        else:
+            self._through.append(function)
+
     def promised(self) -> Promised:
-        """What modules up to now have asked for by L{fields} and L{upon}: for L{promise}."""
-        return tuple(self._fields or ()), tuple(self._upon or ())
+        """What modules up to now have asked for by L{fields}, L{upon} and L{through}: for L{promise}."""
+        return tuple(self._fields or ()), tuple(self._upon or ()), tuple(self._through or ())
 
     def promise(self, promised: Promised) -> None:
         """Have it be as it was when L{promised} said so."""
-        fields, upon = promised
-        self._fields, self._upon = list(fields) or None, list(upon) or None
+        fields, upon, through = promised
+        self._fields, self._upon, self._through = list(fields) or None, list(upon) or None, list(through) or None
 
     def after(self, function: Callable[[], object]) -> None:
         """
@@ -314,15 +333,25 @@ class Exchange:
                 elif body.length > plan.body:
                     raise _large(plan.body)
             self.ledger.chosen = plan.wheel.now()
-            result = plan.clusters[target.upstream].handle(request)
+            if self._through is None:
+                result = plan.clusters[target.upstream].handle(request)
+            else:
+                result = self._ask_through(plan.clusters[target.upstream], self._through)
         except Exception as error:
             return self._fail(error)
         if waits(result):
             return self._then(result, self._responded)
         return self._responded(result)
 
+    def _ask_through(self, upstream: IService, functions: list[Through]) -> Answer:
+        ask: Ask = partial(upstream.handle, self.request)
+        for function in reversed(functions):
+            ask = partial(function, self, ask)
+        return ask()
+
     def _responded(self, response: Response) -> Answer:
-        response.headers.append((b"via", self.plan.forwarding.via(response.protocol)))
+        if self._through is None or response.protocol:  # else it is of our own making
+            response.headers.append((b"via", self.plan.forwarding.via(response.protocol)))
         return self._outbound(response)
 
     def _outbound(self, response: Response) -> Answer:

@@ -862,3 +862,40 @@ def test_what_is_to_be_done_afterwards_is_done_once_and_first(flush_errors: Call
     assert [failure.type for failure in flush_errors(ZeroDivisionError)] == [ZeroDivisionError]
     made[0].after(lambda: done.append("late"))
     assert done == ["after", "post", "late"], "who comes too late is not forgotten"
+
+
+def asking(name: str, seen: list[tuple[str, int]], answer: Response | None = None) -> Callable[[Exchange], None]:
+    """A module that wants to have the upstream asked through it."""
+
+    def ask(exchange: Exchange, ask: Callable[[], Any]) -> Any:
+        seen.append((name, len(exchange.request.headers.all(b"via"))))
+        return ask() if answer is None else answer
+
+    return lambda exchange: exchange.through(ask)
+
+
+def test_the_upstream_is_asked_through_those_who_want_to_be_in_between_the_last_is_next_to_it() -> None:
+    seen: list[tuple[str, int]] = []
+    world = World(pre_request=[asking("first", seen)], pre_upstream=[asking("second", seen)])
+    world.answer = Response(200, protocol="HTTP/1.1")
+    assert world.begin().headers.get(b"via") == b"1.1 edge"
+    assert seen == [("first", 1), ("second", 1)]
+    assert len(world.asked) == 1
+
+
+def test_one_in_between_may_answer_by_itself_and_that_is_no_answer_of_an_upstream() -> None:
+    seen: list[tuple[str, int]] = []
+    world = World(pre_upstream=[asking("it", seen, Response(203))])
+    assert world.begin().headers.get(b"via") is None
+    assert world.asked == []
+
+
+def test_what_one_in_between_waits_for_ends_with_the_client() -> None:
+    world = World(pre_upstream=[asking("it", [])])
+    cancelled: list[Any] = []
+    world.answer = Deferred(cancelled.append)
+    world.begin()
+    world.exchange.request.gone = CLIENT_GONE
+    world.result.cancel()
+    assert len(cancelled) == 1
+    assert world.ends[0].check(CancelledError)

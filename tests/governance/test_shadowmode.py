@@ -126,7 +126,7 @@ def test_what_it_promises_of_the_answer_is_not_kept():
     shadowed = Shadowed(process)
     before = shadowed.exchange.promised()
     assert shadowed.run() == {"shadow": ["mine: change the answer"]}
-    assert shadowed.exchange.promised() == before == ((), ())
+    assert shadowed.exchange.promised() == before == ((), (), ())
 
 
 def test_a_response_that_it_hands_on_is_not_stopped():
