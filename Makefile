@@ -28,8 +28,9 @@ SEAMS = $(addprefix tests/,cases conformance exchange/test_exchange.py mini_code
 REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py $(addsuffix .py,$(addprefix e2e/test_, \
     clients curl listening nginx_upstream proxies reload stop tunnels upstreams websocket)))
 
-# Of pytest-xdist: as many processes as there are cores; fixtures of a module are made once.
-ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile
+# Of pytest-xdist: as many processes as there are cores; fixtures of a module are made once.  Its own order, by the
+# number of tests, would leave the dearest files, which have few, to the end.
+ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
