@@ -36,20 +36,17 @@ import argparse
 import gc
 import os
 import re
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from pathlib import Path
 from typing import Any, Final
 
+import callgrind
 import configuration
 from inside import ADMIN, LISTEN, ORIGIN, Row, bare, whole
 from inside2 import Streams
 from inside3 import Links
-from processes import binary, cells
+from processes import cells
 
 WARM: Final = 50
 """Turns before anything is measured: caches fill, bytecode adapts."""
@@ -111,47 +108,23 @@ STILL: Final = 1000.0
 """What the clock says there: a real one would be a system call, and print other digits each time."""
 
 
-def control(*arguments: str) -> None:
-    """Tell the callgrind that runs us."""
-    subprocess.run(["callgrind_control", *arguments, str(os.getpid())], check=True, capture_output=True, timeout=120)
-
-
 def counted(name: str, connections: int, requests: int) -> None:
-    """In a child: one profile of nothing, then one of so many requests; between them lies nothing else."""
+    """In a child: so many requests."""
     row = ready(name, connections, repeat(STILL).__next__)
     settle()
-    gc.disable()  # it runs every 700 containers that stay, whatever request that falls into
-    if os.environ[TOOL] != "callgrind":
-        row.turns(max(requests // connections, 1))
+    if os.environ[TOOL] == "callgrind":
+        with callgrind.counted(name):
+            row.turns(max(requests // connections, 1))
         return
-    control("--instr=on")
-    control("--dump=start")
-    control("--dump=nothing")
+    gc.disable()  # it runs every 700 containers that stay, whatever request that falls into
     row.turns(max(requests // connections, 1))
-    control("--dump=requests")
-    control("--instr=off")
 
 
 TOOL: Final = "INPROC_VALGRIND"
 
 
-def valgrind(tool: str, name: str, connections: int, requests: int, *options: str, **more: str) -> str:
-    """Run ourselves under it; returns what it says at the end."""
-    program = binary("valgrind")
-    if program is None:
-        raise SystemExit("valgrind is missing (Debian: apt-get install valgrind)")
-    child = ["--child", name, f"--connections={connections}", f"--requests={requests}"]
-    done = subprocess.run(
-        [program, f"--tool={tool}", *options, sys.executable, __file__, *child],
-        env={**os.environ, "PYTHONHASHSEED": "0", TOOL: tool, **more},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} under {tool}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stderr
+def _child(name: str, connections: int, requests: int) -> list[str]:
+    return [__file__, "--child", name, f"--connections={connections}", f"--requests={requests}"]
 
 
 def instructions(name: str, connections: int, requests: int, keep: str = "") -> float:
@@ -160,21 +133,9 @@ def instructions(name: str, connections: int, requests: int, keep: str = "") -> 
 
     @param keep: where the profile of the requests goes, for callgrind_annotate.
     """
-    with tempfile.TemporaryDirectory(prefix="protogate-inproc-") as folder:
-        out = Path(folder, "out")
-        valgrind("callgrind", name, connections, requests, "--instr-atstart=no", f"--callgrind-out-file={out}")
-        totals: dict[str, int] = {}
-        for path in Path(folder).iterdir():
-            text = path.read_text()
-            trigger = re.search(r"^desc: Trigger: (.*)$", text, re.MULTILINE)
-            total = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
-            if trigger and total:
-                label = trigger[1].rpartition(" ")[2]
-                totals[label] = int(total[1])
-                if keep and label == "requests":
-                    Path(keep).write_text(text)
+    totals = callgrind.totals(_child(name, connections, requests), keep, **{TOOL: "callgrind"})
     each = max(requests // connections, 1) * connections
-    return (totals["requests"] - totals["nothing"]) / each
+    return totals[name] / each
 
 
 HEAP: Final = re.compile(r"total heap usage: ([\d,]+) allocs, [\d,]+ frees, ([\d,]+) bytes allocated")
@@ -184,7 +145,13 @@ def allocations(name: str, connections: int, requests: int) -> tuple[float, floa
     """Of blocks and of bytes, per request: the difference between two runs of different length."""
     found = []
     for many in (connections, connections + requests):
-        told = valgrind("memcheck", name, connections, many, "--undef-value-errors=no", PYTHONMALLOC="malloc")
+        told = callgrind.valgrind(
+            "memcheck",
+            _child(name, connections, many),
+            "--undef-value-errors=no",
+            PYTHONMALLOC="malloc",
+            **{TOOL: "memcheck"},
+        )
         match = HEAP.search(told)
         if match is None:
             raise SystemExit(f"memcheck does not tell of the heap:\n{told[-2000:]}")

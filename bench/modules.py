@@ -2,6 +2,7 @@ r"""
 What each module costs an exchange that it lets pass, in µs of CPU: the module alone, without kernel, network and codec.
 
     python bench/modules.py [--only accessList,cors] [--exchanges 20] [--rounds 499] [--write docs/modules.md]
+    python bench/modules.py --instructions [--only accessList,cors]        (needs valgrind)
 
 Each module is bound as a configuration does it, and run by the pipeline, on real exchanges that are made just before
 the clock is read.
@@ -11,6 +12,9 @@ Columns
     on         it runs: what the configuration in L{SETTINGS} says, for a request that passes; and what it does with the
                answer, if it wants to see it
     Deferreds  that were made for one exchange
+
+--instructions counts what is done instead of how long it takes, with callgrind: the same on each run, whatever else the
+machine does, so that small changes show.
 
 The last row is a chain of ten, as a site may have it, all in one.  Its bound is L{CHAIN_LIMIT}; exit status 1 means
 that it does not hold, or that a module has no row.
@@ -33,6 +37,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
+import callgrind
 import configuration
 import credentials
 import report
@@ -141,7 +146,9 @@ SETTINGS: Final[dict[str, Setting]] = {
     "rewriteQuery": Setting({"set": {"limit": "50"}}),
     "setRequestHeader": Setting({"x-client": "${source.ip}"}, note="a template"),
     "setResponseHeader": Setting({"server": "edge"}),
+    "trafficCopy": Setting({"upstream": "http://next.test:80", "ratio": 0}, note="copies nothing"),
 }
+TEN: Final = "a chain of ten"
 CHAIN: Final = (
     "accessList",
     "cors",
@@ -276,8 +283,8 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
             chains[each, "off"] = Chain([entry(each, folder, NEVER)], setting)
             chains[each, "on"] = Chain([entry(each, folder)], setting)
         ten = [entry(each, folder) for each in CHAIN]
-        chains["a chain of ten", "off"] = Chain([each | {"condition": NEVER} for each in ten], Setting())
-        chains["a chain of ten", "on"] = Chain(ten, Setting())
+        chains[TEN, "off"] = Chain([each | {"condition": NEVER} for each in ten], Setting())
+        chains[TEN, "on"] = Chain(ten, Setting())
         for chain in chains.values():
             chain.warm()
         found: dict[tuple[str, str], list[float]] = {key: [] for key in chains}
@@ -291,14 +298,55 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
                 gc.enable()
         base = least(found["", "nothing"])
         rows: list[tuple[object, ...]] = [("module", "off", "on", "Deferreds", "")]
-        for each in (*chosen, "a chain of ten"):
+        for each in (*chosen, TEN):
             off, on = (least(found[each, how]) - base for how in ("off", "on"))
             note = SETTINGS[each].note if each in SETTINGS else ", ".join(CHAIN)
             rows.append((each, f"{off:.2f}", f"{on:.2f}", f"{chains[each, 'on'].deferreds():g}", note))
         for chain in chains.values():
             chain.stop()
         title = "What modules cost, in µs of CPU for each exchange"
-        return Table("modules", title, rows), least(found["a chain of ten", "on"]) - base
+        return Table("modules", title, rows), least(found[TEN, "on"]) - base
+
+
+# -- under valgrind
+
+COUNTED: Final = 100
+"""Exchanges of a row."""
+
+
+def chains_of(chosen: Sequence[str], folder: Path) -> dict[str, Chain]:
+    """A chain for each row of instructions."""
+    for file, text in credentials.FILES.items():
+        (folder / file).write_text(text)
+    chains = {"empty": Chain([], Setting())}
+    chains |= {each: Chain([entry(each, folder)], SETTINGS[each]) for each in chosen}
+    return chains | {TEN.replace(" ", "_"): Chain([entry(each, folder) for each in CHAIN], Setting())}
+
+
+def child(chosen: Sequence[str]) -> None:
+    """In a child: count each row."""
+    with tempfile.TemporaryDirectory() as name:
+        chains = chains_of(chosen, Path(name))
+        for chain in chains.values():
+            chain.warm()
+        gc.collect()
+        gc.freeze()
+        for row, chain in chains.items():
+            made = chain.exchanges(COUNTED)
+            with callgrind.counted(row):
+                chain.spend(made)
+        for chain in chains.values():
+            chain.stop()
+
+
+def counts(chosen: Sequence[str], keep: str = "") -> Table:
+    """The table of instructions."""
+    found = callgrind.totals([__file__, "--child", "--only", ",".join(chosen)], keep)
+    base = found["empty"]
+    rows: list[tuple[object, ...]] = [("module", "instructions")]
+    for each in (*chosen, TEN):
+        rows.append((each, f"{(found[each.replace(' ', '_')] - base) / COUNTED:,.0f}"))
+    return Table("modules", "What modules cost, in instructions for each exchange", rows)
 
 
 def least(rounds: Sequence[float]) -> float:
@@ -313,9 +361,19 @@ def main() -> int:
     parser.add_argument("--exchanges", type=int, default=20, help="of each round (default: 20)")
     parser.add_argument("--rounds", type=int, default=499, help="interleaved (default: 499)")
     parser.add_argument("--write", default="", metavar="PAGE", help="a page with marks, where the table goes")
+    parser.add_argument("--instructions", action="store_true", help="count instructions, with callgrind")
+    parser.add_argument("--keep", default="", metavar="FILE", help="with --instructions: the profile of the last row")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     missing = sorted(set(names(IModuleFactory)) - set(SETTINGS))
     chosen = [name for name in options.only.split(",") if name] or sorted(SETTINGS)
+    if options.child:
+        child(chosen)
+        return 0
+    if options.instructions:
+        table = counts(chosen, options.keep)
+        print(f"{report.machine()}\n\n### {table.title}\n\n{table.text()}")
+        return 0
     table, chain = measure(chosen, options.exchanges, options.rounds)
     print(f"{report.machine()}\n\n### {table.title}\n\n{table.text()}")
     if options.write:

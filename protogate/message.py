@@ -58,16 +58,23 @@ class Headers(list[Field]):
 
     def set(self, name: bytes, value: bytes) -> None:
         """One line of that name, instead of whatever there was; in the place of the first."""
-        for index, (key, _) in enumerate(self):
-            if key == name:
-                self[index] = (name, value)
-                self[index + 1 :] = [field for field in self[index + 1 :] if field[0] != name]
+        fields: list[Field] = self
+        for field in fields:
+            if field[0] == name:
+                at = fields.index(field)
+                fields[at] = (name, value)
+                behind = fields[at + 1 :]
+                kept = [each for each in behind if each[0] != name]
+                if len(kept) != len(behind):
+                    fields[at + 1 :] = kept
                 return
-        self.append((name, value))
+        fields.append((name, value))
 
     def remove(self, name: bytes) -> None:  # type: ignore[override]
         """No line of that name."""
-        self[:] = [field for field in self if field[0] != name]
+        fields: list[Field] = self
+        for field in [each for each in fields if each[0] == name]:  # one, or none
+            del fields[fields.index(field)]
 
 
 class Peer:

@@ -26,6 +26,7 @@ class Code:
         bytes saves the decoding.
     @ivar equals: C{equals(literal)} makes one closure for 'is it these bytes?'.
     @ivar latin: the string was decoded from bytes as latin-1, so that is how to get them back.
+    @ivar plain: the string is visible ASCII, whoever sends what: it can be written as it is.
     """
 
     type: Type
@@ -34,6 +35,7 @@ class Code:
     raw: Run | None = None
     equals: Callable[[bytes], Run] | None = None
     latin: bool = False
+    plain: bool = False
 
     @property
     def closure(self) -> Run:

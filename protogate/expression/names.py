@@ -68,8 +68,8 @@ def _remote(exchange: Any) -> int:
     return round(seconds * 1000)
 
 
-def _attribute(kind: Any, path: str, latin: bool = False) -> Code:
-    return Code(kind, attrgetter(path), latin=latin)
+def _attribute(kind: Any, path: str, latin: bool = False, plain: bool = False) -> Code:
+    return Code(kind, attrgetter(path), latin=latin, plain=plain)
 
 
 def _of_session(name: str) -> Code:
@@ -186,7 +186,10 @@ TEMPLATE: Final[Space] = {
     "source": SOURCE,
     "identity": IDENTITY,
     "route": ROUTE,
-    "func": {"catRootMessageId": _attribute(STRING, "trace"), "requestId": _attribute(STRING, "id")},
+    "func": {
+        "catRootMessageId": _attribute(STRING, "trace", plain=True),
+        "requestId": _attribute(STRING, "id", plain=True),
+    },
     "gateway": {"name": _attribute(STRING, "gateway.name"), "zone": _attribute(STRING, "gateway.zone")},
     "upstream": {"address": _attribute(STRING, "ledger.address")},
 }

@@ -151,7 +151,7 @@ def rendered(code: Code) -> Code:
     raw: Run | None = None
     if code.type == INT:
         raw = lambda exchange: b"%d" % run(exchange)  # noqa: E731
-    return Code(STRING, lambda exchange: render(run(exchange)), raw=raw)
+    return Code(STRING, lambda exchange: render(run(exchange)), raw=raw, plain=True)  # a number, true or false
 
 
 def _bool(value: bool) -> str:

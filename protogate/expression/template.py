@@ -37,16 +37,16 @@ class Template:
     A text that differs from exchange to exchange.  Call it for the text.
 
     @ivar text: as the configuration has it.
+    @ivar header: C{header(exchange)}: the value of a header field for this exchange, see L{encode}.  What came as bytes
+        (a header, a cookie, the path) goes out as those bytes; other text as UTF-8.
     """
 
-    __slots__ = ("_bytes", "_one", "_runs", "text")
+    __slots__ = ("_runs", "header", "text")
 
-    def __init__(self, text: str, parts: list[str | tuple[Run, Run]]) -> None:
+    def __init__(self, text: str, parts: list[str | Code]) -> None:
         self.text = text
-        self._runs = tuple(part if isinstance(part, str) else part[0] for part in parts)
-        self._bytes = tuple(part.encode() if isinstance(part, str) else part[1] for part in parts)
-        # Mostly there is one part, and nothing to join.
-        self._one: Run | None = self._bytes[0] if len(parts) == 1 and callable(self._bytes[0]) else None
+        self._runs = tuple(part if isinstance(part, str) else part.closure for part in parts)
+        self.header: Callable[[Exchange], bytes] = _header(parts)
 
     def __repr__(self) -> str:
         return f"<Template {self.text!r}>"
@@ -59,16 +59,22 @@ class Template:
         """The text for this exchange, where what differs from exchange to exchange is escaped."""
         return "".join([part if isinstance(part, str) else escape(part(exchange)) for part in self._runs])
 
-    def header(self, exchange: Exchange) -> bytes:
-        """
-        The value of a header field for this exchange, see L{encode}.  What came as bytes (a header, a cookie, the path)
-        goes out as those bytes; other text as UTF-8.
-        """
-        if self._one is not None:
-            value: bytes = self._one(exchange)
-        else:
-            value = b"".join([part if part.__class__ is bytes else part(exchange) for part in self._bytes])  # type: ignore[operator]
-        return _clean(value)
+
+def _header(parts: list[str | Code]) -> Callable[[Exchange], bytes]:
+    """One closure, decided at load: mostly there is one part, nothing to join, and little to be careful about."""
+    code = parts[0]
+    if len(parts) == 1 and not isinstance(code, str):
+        if code.plain:
+            return octets(code)
+        if code.raw is not None or code.latin:
+            raw = octets(code)
+            return lambda exchange: _clean(raw(exchange))
+        run = code.closure
+        return lambda exchange: encode(run(exchange))
+    every = tuple(part.encode() if isinstance(part, str) else octets(part) for part in parts)
+    return lambda exchange: _clean(
+        b"".join([part if part.__class__ is bytes else part(exchange) for part in every])  # type: ignore[operator]
+    )
 
 
 def encode(text: str) -> bytes:
@@ -76,6 +82,8 @@ def encode(text: str) -> bytes:
     The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and
     without white space around it.
     """
+    if text.isprintable():  # as nearly every text is: there is none in it
+        return text.strip(" ").encode()
     return _clean(text.encode("utf-8", "replace"))
 
 
@@ -97,7 +105,7 @@ def compile(text: str, *, response: bool = False) -> str | Template:  # noqa: A0
     found = pieces(text, {**TEMPLATE, "response": RESPONSE} if response else TEMPLATE)
     if len(found) == 1 and isinstance(found[0], str):
         return found[0]
-    return Template(text, [piece if isinstance(piece, str) else (piece.closure, octets(piece)) for piece in found])
+    return Template(text, found)
 
 
 def pieces(text: str, names: Space) -> list[str | Code]:

@@ -69,7 +69,7 @@ class Listed:
 @implementer(ILiveModule)
 class AccessList:
     """
-    @param keys: by what an exchange is looked up.
+    @param keys: by what an exchange is looked up; None = its address.
     @param said: what it was looked up by, for people.
     @param allow: who may come in; None = everybody.
     @param deny: who may not, even so.
@@ -80,7 +80,7 @@ class AccessList:
 
     def __init__(
         self,
-        keys: Callable[[Exchange], Keys],
+        keys: Callable[[Exchange], Keys] | None,
         said: Callable[[Exchange], str],
         allow: Listed | None,
         deny: Listed,
@@ -118,7 +118,12 @@ class AccessList:
         """Let it pass, or raise the Abort that denies it."""
         if self._waiting and self._incomplete():
             return
-        keys, allow, denied = self._keys(exchange), self._allow, self._denied
+        find, allow, denied = self._keys, self._allow, self._denied
+        if find is None:
+            address = cidr.number(exchange.source.ip)
+            keys: Keys = () if address is None else (address,)
+        else:
+            keys = find(exchange)
         for key in keys:
             if denied(key):
                 raise self._refusal(exchange, "is on the deny list")
@@ -187,19 +192,14 @@ class _Texts(frozenset[str]):
     __slots__ = ()
 
 
-def _lookup(by: Any, tags: Followed[Tags] | None) -> tuple[Callable[[Exchange], Keys], Callable[[Exchange], str]]:
+def _lookup(
+    by: Any, tags: Followed[Tags] | None
+) -> tuple[Callable[[Exchange], Keys] | None, Callable[[Exchange], str]]:
     if isinstance(by, Template):
         return lambda exchange: _parts(by(exchange)), lambda exchange: f"{by.text} = {shown(by(exchange))}"
     if tags is not None:
-        return partial(
-            _tag, tags
-        ), lambda exchange: f"{_client(exchange)} ({', '.join(_tag(tags, exchange)) or 'no tag'})"
-    return _address, _client
-
-
-def _address(exchange: Exchange) -> Keys:
-    address = cidr.number(exchange.source.ip)
-    return () if address is None else (address,)
+        return partial(_tag, tags), partial(_tagged, tags)
+    return None, _client
 
 
 def _client(exchange: Exchange) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from zope.interface import implementer
 
 from protogate.errors import ConfigError
-from protogate.governance.params import Fields, Params
+from protogate.governance.fields import Fields
+from protogate.governance.params import Params
 from protogate.governance.stages import PRE_RESPONSE
 from protogate.interfaces import IModule, IModuleFactory
 
@@ -28,13 +29,13 @@ class AddResponseHeader:
     __slots__ = ("_fields", "warnings")
 
     def __init__(self, fields: Fields, warnings: list[ConfigError]) -> None:
-        self._fields, self.warnings = fields, warnings
+        self._fields, self.warnings = fields.of, warnings
 
     def process(self, exchange: Exchange) -> None:
         """Add the fields."""
         response = exchange.response
         if response is not None:
-            response.headers.extend(self._fields.of(exchange))
+            response.headers.extend(self._fields(exchange))
 
 
 @implementer(IModuleFactory)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from protogate.config.nearest import hint
 from protogate.errors import CLIENT, GATEWAY, Abort, Phase
 from protogate.governance.asking import Question
-from protogate.governance.params import CONNECTION, FRAMING, Fields, Params, shown
+from protogate.governance.fields import Fields
+from protogate.governance.params import CONNECTION, FRAMING, Params, shown
 from protogate.governance.sources import Followed
 from protogate.identity import place as places
 from protogate.identity.identity import Identity

@@ -109,11 +109,11 @@ class BasicAuth:
         # BLAKE2 needs no HMAC: a digest of it tells nothing about what is longer (RFC 7693, 1).
         digest = blake2s(self._key + given).digest()
         known = memo.known(digest)
-        if known is not None and known.scheme:
+        if known is not None:
+            if not known.scheme:
+                raise self._wrong(known)
             admission.admit(exchange, known, _PLACE)
             return None
-        if known is not None:
-            raise self._wrong(known)
         name, secret = self._parsed(given)
         try:
             asked = memo.ask(digest, lambda: self._check(digest, users, name, secret))

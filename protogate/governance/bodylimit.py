@@ -42,7 +42,7 @@ class BodyLimit:
     def process(self, exchange: Exchange) -> None:
         """Judge the request, and have the answer judged."""
         request = exchange.request
-        if self._request is not None and request.upgrade is None:
+        if request.body is not None and self._request is not None and request.upgrade is None:
             _limit(request, self._request, CLIENT)
         if self._response is not None:
             exchange.upon(self._answered)
@@ -50,7 +50,9 @@ class BodyLimit:
     def _answered(self, exchange: Exchange) -> None:
         response, limit = exchange.response, self._response
         assert limit is not None
-        if response is not None and response.reason is None and not tunnels(exchange.request, response):
+        if response is None or response.body is None:
+            return
+        if response.reason is None and not tunnels(exchange.request, response):
             _limit(response, limit, UPSTREAM)
 
 

@@ -86,7 +86,7 @@ class Cors:
     def process(self, exchange: Exchange) -> Response | None:
         """Answer a preflight, or have the answer say for whom it is."""
         request = exchange.request
-        origins = [value for name, value in request.headers if name == b"origin"]
+        origins = request.headers.all(b"origin")
         if (
             request.method == b"OPTIONS"
             and origins
@@ -139,8 +139,13 @@ class Cors:
 def _strip(exchange: Exchange) -> None:
     """Take out what the upstream says."""
     response = exchange.response
-    if response is not None and not _MINE.isdisjoint([name for name, _ in response.headers]):
-        response.headers[:] = [field for field in response.headers if field[0] not in _MINE]
+    if response is None:
+        return
+    headers = response.headers
+    for name, _ in headers:
+        if name in _MINE:
+            headers[:] = [field for field in headers if field[0] not in _MINE]
+            break
 
 
 @implementer(IModuleFactory)

@@ -24,7 +24,8 @@ from protogate.errors import Abort, ConfigError
 from protogate.expression.template import Template
 from protogate.governance.admission import Admission, in_the_clear
 from protogate.governance.asking import Answer, Question, ask
-from protogate.governance.params import CONNECTION, FRAMING, Fields, Params
+from protogate.governance.fields import Fields
+from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.identity.identity import Identity
 from protogate.identity.memo import Memo

@@ -86,7 +86,8 @@ class Buckets:
         @return: units left, 0 or more; or, below 0, those that are missing: then nothing was taken.
         """
         clock = self._base + (now - self._since) * self.rate
-        table = self._full.of(key)
+        tables = self._full
+        table = tables.small[hash(key) & tables.mask]  # of(), without a call: each request comes through here
         full = table.get(key)
         if full is None:
             return self._first(key, cost, clock)

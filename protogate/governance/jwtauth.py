@@ -102,6 +102,7 @@ class JwtAuth:
     ) -> None:
         self._admission, self._places, self._user, self.warnings = admission, places, user, warnings
         self._issuers, self._now = {issuer.name: issuer for issuer in issuers}, now
+        self._place = places[0] if len(places) == 1 else None
         self._only = issuers[0] if len(issuers) == 1 else None
         self._memo: Memo[Identity] = Memo(now, limit)
         self._means: Means | None = None
@@ -136,11 +137,16 @@ class JwtAuth:
         request = exchange.request
         if request.malformed is not None:
             return
-        found = place.find(self._places, request)
-        if found is None:
+        where, text = self._place, None
+        if where is not None:
+            text = where.find(request)
+        else:
+            found = place.find(self._places, request)
+            if found is not None:
+                where, text = found
+        if text is None:
             self._admission.absent()
             return
-        where, text = found
         digest = sha256(text).digest()
         identity = self._memo.known(digest)
         if identity is None:

@@ -60,21 +60,20 @@ def merged(ranges: list[Range]) -> list[Range]:
 class Networks:
     """A set of networks of both versions."""
 
-    __slots__ = ("_ranges",)
+    __slots__ = ("_edges",)
 
     def __init__(self, networks: Iterable[Network]) -> None:
         each = list(networks)
         ranges = {version: merged([r for v, r in each if v == version]) for version in VERSIONS}
-        self._ranges = {
-            version: ([first for first, _ in found], [last for _, last in found]) for version, found in ranges.items()
+        # Where each range begins, and where it is over: what has an odd number of these behind it is inside.
+        self._edges = {
+            version: [edge for first, last in found for edge in (first, last + 1)] for version, found in ranges.items()
         }
 
     def __contains__(self, address: tuple[int, int]) -> bool:
         """@param address: version and number, see L{cidr.number}."""
         version, number = address
-        firsts, lasts = self._ranges[version]
-        index = bisect_right(firsts, number)
-        return index > 0 and number <= lasts[index - 1]
+        return bisect_right(self._edges[version], number) & 1 == 1
 
 
 class Tags:

@@ -23,9 +23,9 @@ from protogate.errors import ConfigError
 from protogate.expression.template import Template
 from protogate.governance import redissettings
 from protogate.governance.asking import Question
+from protogate.governance.fields import Line
 from protogate.governance.redissettings import RedisSettings
 from protogate.governance.sources import Followed, Source
-from protogate.message import Field
 
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
 """Fields that frame a message: nobody but the codec may write them (RFC 9112, 6)."""
@@ -35,9 +35,6 @@ CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection"
 SECRET: Final = 64 * 1024
 """Bytes of a secret."""
 
-Line = tuple[bytes, bytes, Template | None]
-"""A field: name, value, and the template that makes the value at request time instead."""
-
 _token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _value = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?").fullmatch
 
@@ -45,40 +42,6 @@ _value = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?").fullmatch
 def shown(value: object) -> str:
     """A value of the configuration, as messages show it."""
     return "a template" if isinstance(value, Template) else scalar.shown(value)
-
-
-class Fields:
-    """
-    Fields that a module writes.
-
-    @ivar names: all their names.
-    @ivar single: no name stands there twice.
-    """
-
-    __slots__ = ("_constant", "_lines", "_one", "names", "single")
-
-    def __init__(self, lines: list[Line]) -> None:
-        self._lines = lines
-        self.names = frozenset(name for name, _, _ in lines)
-        self.single = len(self.names) == len(lines)
-        self._constant: list[Field] | None = None
-        if all(template is None for _, _, template in lines):
-            self._constant = [(name, value) for name, value, _ in lines]
-        # Mostly there is one.
-        self._one: tuple[bytes, Template] | None = None
-        if len(lines) == 1 and lines[0][2] is not None:
-            self._one = lines[0][0], lines[0][2]
-
-    def of(self, exchange: Any) -> list[Field]:
-        """As they are for one exchange.  Do not change the list."""
-        if self._constant is not None:
-            return self._constant
-        if self._one is not None:
-            name, template = self._one
-            return [(name, template.header(exchange))]
-        return [
-            (name, value if template is None else template.header(exchange)) for name, value, template in self._lines
-        ]
 
 
 class Params:
@@ -151,6 +114,14 @@ class Params:
         if type(value) is int and low <= value <= high:
             return value
         self.fault(f"expected a number from {low} to {high}, got {shown(value)}", name)
+        return default
+
+    def percent(self, name: str, default: float = 100.0) -> float:
+        """A number in [0, 100]."""
+        value = self._params.get(name, default)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100:
+            return float(value)
+        self.fault(f"expected percent, from 0 to 100, got {shown(value)}", name)
         return default
 
     def flag(self, name: str, default: bool = False) -> bool:

@@ -14,7 +14,8 @@ from zope.interface import implementer
 from protogate.body import Whole
 from protogate.errors import Abort, ConfigError
 from protogate.expression.template import Template
-from protogate.governance.params import Fields, Params
+from protogate.governance.fields import Fields
+from protogate.governance.params import Params
 from protogate.governance.stages import ERROR, PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
 from protogate.interfaces import IModule, IModuleFactory
 from protogate.message import Response

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from zope.interface import implementer
 
 from protogate.errors import GATEWAY, Abort, ConfigError, Phase
-from protogate.governance.params import Fields, Params
+from protogate.governance.fields import Fields
+from protogate.governance.params import Params
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import IModule, IModuleFactory
 from protogate.uri import authority
@@ -29,25 +30,25 @@ _FORWARDING: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 class SetRequestHeader:
     """@ivar warnings: fields that do not reach the upstream as they are written here."""
 
-    __slots__ = ("_fields", "_host", "_parsed", "warnings")
+    __slots__ = ("_fields", "_host", "_names", "_parsed", "warnings")
 
     def __init__(self, fields: Fields, warnings: list[ConfigError]) -> None:
-        self._fields, self.warnings = fields, warnings
+        self._fields, self.warnings = fields.of, warnings
+        self._names: frozenset[bytes] | None = None if fields.single else fields.names
         self._host = b"host" in fields.names
         self._parsed = not fields.names.isdisjoint((b"host", b"cookie"))
 
     def process(self, exchange: Exchange) -> None:
         """Set the fields."""
         request = exchange.request
-        headers, written = request.headers, self._fields
-        fields = written.of(exchange)  # all of them first: a template may read what is replaced here
+        headers, names = request.headers, self._names
+        fields = self._fields(exchange)  # all of them first: a template may read what is replaced here
         if self._host:
             fields = self._rehost(request, fields)
-        if written.single:
+        if names is None:  # one line of each
             for name, value in fields:
                 headers.set(name, value)
         else:
-            names = written.names
             headers[:] = [field for field in headers if field[0] not in names]
             headers.extend(fields)
         if self._parsed:

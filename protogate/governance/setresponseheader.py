@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from zope.interface import implementer
 
 from protogate.errors import ConfigError
-from protogate.governance.params import Fields, Params
+from protogate.governance.fields import Fields
+from protogate.governance.params import Params
 from protogate.governance.stages import PRE_RESPONSE
 from protogate.interfaces import IModule, IModuleFactory
 
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 class SetResponseHeader:
     """@ivar warnings: fields that the codec may drop."""
 
-    __slots__ = ("_fields", "warnings")
+    __slots__ = ("_fields", "_names", "warnings")
 
     def __init__(self, fields: Fields, warnings: list[ConfigError]) -> None:
-        self._fields, self.warnings = fields, warnings
+        self._fields, self._names, self.warnings = fields.of, fields.names, warnings
 
     def process(self, exchange: Exchange) -> None:
         """Set the fields."""
         response = exchange.response
         if response is None:
             return
-        headers, names = response.headers, self._fields.names
-        fields = self._fields.of(exchange)  # all of them first: a template may read what is replaced here
+        headers, names = response.headers, self._names
+        fields = self._fields(exchange)  # all of them first: a template may read what is replaced here
         headers[:] = [field for field in headers if field[0] not in names]
         headers.extend(fields)
 

@@ -18,26 +18,28 @@ SMALL: Final = 50_000
 
 class Tables(Generic[Value]):
     """
+    @ivar small: the tables.
+    @ivar mask: the bits of a key's hash that say which of them has it.
     @ivar each: keys that one table may have; together they have room for C{most}, or some more.
     """
 
-    __slots__ = ("_mask", "_tables", "each")
+    __slots__ = ("each", "mask", "small")
 
     def __init__(self, most: int) -> None:
         count = 1
         while count * SMALL < most:
             count *= 2
-        self._tables: list[OrderedDict[str | None, Value]] = [OrderedDict() for _ in range(count)]
-        self._mask = count - 1
+        self.small: list[OrderedDict[str | None, Value]] = [OrderedDict() for _ in range(count)]
+        self.mask = count - 1
         self.each = 0
         self.limit(most)
 
     def __len__(self) -> int:
-        return sum(map(len, self._tables))
+        return sum(map(len, self.small))
 
     def of(self, key: str | None) -> OrderedDict[str | None, Value]:
         """The table that has a key, if any has; those used longest ago come first."""
-        return self._tables[hash(key) & self._mask]
+        return self.small[hash(key) & self.mask]
 
     def get(self, key: str | None) -> Value | None:
         """What is known of a key."""
@@ -45,4 +47,4 @@ class Tables(Generic[Value]):
 
     def limit(self, most: int) -> None:
         """Have room for another number of keys."""
-        self.each = -(-most // len(self._tables))
+        self.each = -(-most // len(self.small))

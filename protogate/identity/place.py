@@ -73,8 +73,7 @@ class Header:
 
     def remove(self, request: Request) -> None:
         """See L{Place}."""
-        headers, name = request.headers, self.header
-        headers[:] = [field for field in headers if field[0] != name]
+        request.headers.remove(self.header)
 
 
 class Authorization(Header):
@@ -92,7 +91,12 @@ class Authorization(Header):
 
     def find(self, request: Request) -> bytes | None:
         """See L{Place}.  Empty when nothing follows the scheme."""
-        value = Header.find(self, request)
+        value: bytes | None = None
+        for key, each in request.headers:
+            if key == b"authorization":
+                if value is not None:
+                    raise twice(str(self))
+                value = each
         if value is None:
             return None
         length = self._length

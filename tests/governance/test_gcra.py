@@ -124,7 +124,7 @@ def test_a_large_table_never_grows_all_at_once():
     buckets = Buckets(1.0, 10, 400_000)
     passed = sum(buckets.take(f"192.0.{n >> 8}.{n & 255}", 10, NOW) >= 0 for n in range(420_000))
     assert 390_000 <= passed <= 400_001
-    sizes = [len(table) for table in buckets._full._tables]
+    sizes = [len(table) for table in buckets._full.small]
     assert len(sizes) == 8
     assert max(sizes) <= SMALL + 1
     assert buckets.crowded == 420_000 - (passed - 1)

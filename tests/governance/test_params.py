@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.expression.template import compile as template
-from protogate.governance.params import Fields, Params, shown
+from protogate.governance.fields import Fields
+from protogate.governance.params import Params, shown
 
 
 def told(reader):
