@@ -5,7 +5,9 @@ Rules
 - One process leads: it looks at endpoints and judges them, for all.  Whoever does not lead tells it what was observed,
   and follows what it posts.
 - What is posted stays: who comes later is told, and so is the next one to lead.
-- Topics are names of upstreams; keys and values are plain: texts, numbers, lists of them, None.
+- Under the name of an upstream stands what is judged of its endpoints (L{protogate.upstream.verdicts}).  Other topics
+  are free: who has more to say, or something to hear, takes one of its own, such as C{outliers shop}.
+- Keys and values are plain: texts, numbers, lists and dictionaries of them, None.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Board(Protocol):
     def follow(self, topic: str, told: Told, heard: Heard, led: Led) -> None:
         """
         From now on be told of a topic: at once of everything that is posted there, then of each change by others;
-        and, while leading, what others observe.  One follower a topic; another one takes its place.
+        and, while leading, what others observe; and of each change of C{leads}, which it finds out about at first by
+        itself.  One follower a topic; another one takes its place.
         """
 
     def leave(self, topic: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from random import Random, SystemRandom
-from typing import Protocol
+from typing import Any, Protocol
 
 from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, DeferredList, fail
@@ -43,6 +43,7 @@ from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
 from protogate.upstream.trial import IDEMPOTENT_METHODS, Trial, replayable
+from protogate.upstream.verdicts import Verdicts
 from protogate.wheel import Wheel
 
 
@@ -97,6 +98,7 @@ class Cluster:
         self._election = Election(means.random, means.count)
         self._watchers: tuple[Watcher, ...] = ()
         self._hoping: dict[Deferred[None], None] = {}
+        self._verdicts = Verdicts(means.board, name, self._choose, self._led)
         self._discovery = self._discover(source)
         self._health = self._looking(check)
         self._started = self._draining = False
@@ -141,8 +143,8 @@ class Cluster:
         self._started = True
         if self._discovery is not None:
             self._discovery.start()
-        if self._health is not None:
-            self._health.follow(self._endpoints.values())
+        self._verdicts.follow(self._health is not None or bool(self._watchers))
+        self._look()
 
     def update(
         self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec, tls: Client | None = None
@@ -334,9 +336,9 @@ class Cluster:
                 endpoint.place = each
             kept[key] = endpoint
         self._endpoints = kept
+        self._known()
         self._choose()
-        if self._health is not None and self._started:
-            self._health.follow(kept.values())
+        self._look()
         self._leave(endpoints.values())
 
     def _choose(self) -> None:
@@ -344,10 +346,33 @@ class Cluster:
         if not self._draining:
             self._election.arrange(tuple(self._endpoints.values()))
 
-    def hold(self, endpoint: Endpoint, by: str, share: float, why: str = "") -> None:
-        """Judge an endpoint, see L{Endpoint.hold}; only the process that leads does, for all."""
+    def hold(self, endpoint: Endpoint, by: str, share: float, why: str = "", memo: Any = None) -> None:
+        """
+        Judge an endpoint, see L{Endpoint.hold}; only the process that leads does, for all.
+
+        @param memo: what the judge wants to know when it goes on in another process; plain.
+        """
         if endpoint.hold(by, share, why):
             self._choose()
+        self._verdicts.post(endpoint, by, share, why, memo)
+
+    def memo(self, endpoint: Endpoint, by: str) -> Any:
+        """What that judge noted of an endpoint last, in whichever process; None = nothing."""
+        return self._verdicts.memo(endpoint, by)
+
+    def _led(self, leads: bool) -> None:
+        """Whether this process judges from now on."""
+        self._known()
+        self._look()
+
+    def _known(self) -> None:
+        discovery = self._discovery
+        self._verdicts.take(self._endpoints.values(), discovery is None or discovery.answered)
+
+    def _look(self) -> None:
+        """Look at endpoints, where that is for this process to do."""
+        if self._health is not None and self._started and not self._draining:
+            self._health.follow(self._endpoints.values() if self._means.board.leads else ())
 
     def _looking(self, check: model.HealthCheck | None) -> Health | None:
         if check is None:
@@ -418,11 +443,18 @@ class Cluster:
             pool.abort()
         return stopped
 
+    def retire(self) -> None:
+        """It is in no configuration any more: nothing is judged here, though requests may still come."""
+        if self._health is not None:
+            self._health.stop()
+            self._health = None
+        self._watchers = ()
+        self._verdicts.follow(False)
+
     def _stop(self) -> None:
         self._draining = True
         self._election.arrange(())
-        if self._health is not None:
-            self._health.stop()
+        self.retire()
         if self._discovery is not None:
             self._discovery.stop()
         self._hopeless(gone(f"upstream {self.name} was closed"))

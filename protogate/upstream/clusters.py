@@ -74,6 +74,7 @@ class Clusters:
             self.current[name] = cluster
         counters.keep("upstream", list(wanted))
         for cluster in before.values():
+            cluster.retire()
             self.leaving.add(cluster)
             self._means.wheel.after(LINGER, partial(self._leave, cluster))
         return dict(self.current)
