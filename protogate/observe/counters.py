@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from protogate.observe.snapshot import Number, Snapshot
@@ -68,6 +68,11 @@ class Counters:
         """Forget the scopes of that kind with other names: they are gone from the configuration.  Totals stay."""
         for key in [key for key in self._scopes if key[0] == kind and key[1] not in names]:
             del self._scopes[key]
+
+    @property
+    def scopes(self) -> Mapping[tuple[str, str], Counters]:
+        """Those of each kind and name that there are now."""
+        return self._scopes
 
     def snapshot(self) -> Snapshot:
         """What was counted up to this moment.  Gauges are for whoever has some to put in."""

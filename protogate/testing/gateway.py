@@ -75,7 +75,7 @@ class MemoryGateway:
         self._folder = tempfile.TemporaryDirectory(prefix="protogate-testing-")
         self._path = Path(self._folder.name, "gateway.yaml")
         try:
-            self._write(config)
+            self.write(config)
             self.service = _Watched(
                 str(self._path), build(str(self._path)), self.reactor, now=None, signals=False, dns=self.names
             )
@@ -155,7 +155,7 @@ class MemoryGateway:
 
     def reload(self, config: Source) -> bool:
         """Put another configuration in force; False when it has faults, and the old one stays."""
-        self._write(config)
+        self.write(config)
         results: list[bool] = []
         self.service.reload().addCallback(results.append)
         self.run()
@@ -178,7 +178,8 @@ class MemoryGateway:
             ]
         return left
 
-    def _write(self, config: Source) -> None:
+    def write(self, config: Source) -> None:
+        """Put it into the file; nothing is reloaded."""
         text = config if isinstance(config, str) else json.dumps(config)
         self._path.write_text(text, encoding="utf-8")
 
