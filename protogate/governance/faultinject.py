@@ -208,10 +208,7 @@ class FaultInjectFactory:
     def build(self, params: Mapping[str, object]) -> FaultInject:
         """See L{IModuleFactory.build}."""
         reader = Params(params, "ratio", "delay", "abort", "truncate", "rate")
-        ratio = params.get("ratio", 100)
-        if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 100:
-            reader.fault(f"expected percent, from 0 to 100, got {ratio!r}", "ratio")
-            ratio = 100
+        ratio = reader.percent("ratio")
         delay = reader.seconds("delay", 0.0)
         status = reader.integer("abort", 0, 400, 599) if "abort" in reader else 0
         truncate = reader.size("truncate", 0) if "truncate" in reader else None
@@ -221,4 +218,4 @@ class FaultInjectFactory:
         if status and (truncate is not None or rate):
             reader.fault("there is no answer to be cut off or slowed down: it is an error", "abort")
         reader.done()
-        return FaultInject(float(ratio), delay, status, truncate, rate)
+        return FaultInject(ratio, delay, status, truncate, rate)

@@ -245,6 +245,11 @@ class Params:
         except ConfigError as error:
             self.fault(error.message, *path)
 
+    def trusted(self, source: Source, *path: str | int) -> None:
+        """Warn of content that decides who may come in, if others could write it.  @param path: as for L{load}."""
+        if source.url is not None and source.url.clear:
+            self.warn("it comes without TLS: whoever is on the way can put something else in its place", *path, "url")
+
     def entries(self, name: str) -> list[tuple[tuple[str | int, ...], Any]]:
         """The path and value of each item of a list; a mapping in its place is its only item."""
         value = self._params.get(name)

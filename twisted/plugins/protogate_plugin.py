@@ -57,3 +57,4 @@ set_request_header = Plugin(
 set_response_header = Plugin(
     IModuleFactory, "setResponseHeader", "protogate.governance.setresponseheader.SetResponseHeaderFactory"
 )
+traffic_copy = Plugin(IModuleFactory, "trafficCopy", "protogate.governance.trafficcopy.TrafficCopyFactory")
