@@ -27,7 +27,8 @@ from protogate.config.stamp import Stamp
 from protogate.observe.snapshot import Share, Snapshot
 from protogate.process import messages
 from protogate.process.channel import Channel, Lost, Refused
-from protogate.process.messages import Message
+from protogate.process.keeper import Keeper
+from protogate.process.messages import Follow, Lead, Message, Observed, Post, Posts
 from protogate.process.spawn import Watched, how
 
 LINES: Final = 20
@@ -71,6 +72,7 @@ class Order(NamedTuple):
             listeners=[messages.Given(name, len(descriptors)) for name, descriptors in given.items()],
             log=self.log is not None,
             workers=self.workers,
+            board=True,
         )
         descriptors = [each for some in given.values() for each in some]
         return message, descriptors if self.log is None else [*descriptors, self.log]
@@ -85,6 +87,7 @@ class Begun(Struct):
     @ivar line: descriptor of our end of the line.
     @ivar errors: descriptor to read its standard error from.
     @ivar number: of the last call on the line, C{held}: what was read of the next frame.
+    @ivar board: it knows of a board, C{follows} these topics of it, and C{leads}.
     """
 
     pid: int
@@ -96,6 +99,9 @@ class Begun(Struct):
     held: bytes = b""
     serving: bool = False
     leaving: bool = False
+    board: bool = False
+    follows: list[str] = []
+    leads: bool = False
 
 
 class Child:
@@ -103,14 +109,25 @@ class Child:
     @param begun: what this is to look after; its descriptors are ours from now on.
     @param ended: called once, when it is gone, with what became of it, for people.
     @param share: of the totals.
+    @param keeper: of the board.
+    @ivar board: it knows of a board, and may lead.
     @ivar serving: it has taken a configuration.
     @ivar leaving: it was told to go.
     @ivar limit: what ends it at some time; it is the crew's.
     @ivar silent: since when it owes an answer to L{count}, as the crew noted; None = it does not.
     """
 
-    def __init__(self, reactor: Any, begun: Begun, ended: Callable[[Child, str], object], share: Share) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        begun: Begun,
+        ended: Callable[[Child, str], object],
+        share: Share,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._reactor, self._ended, self._share = reactor, ended, share
+        self._keeper = Keeper() if keeper is None else keeper
+        self.board = begun.board
         self.slot, self.pid, self.born = begun.slot, begun.pid, begun.born
         self.serving, self.leaving, self.gone = begun.serving, begun.leaving, False
         self.silent: float | None = None
@@ -120,10 +137,22 @@ class Child:
         line.set_inheritable(False)
         self._channel = Channel(reactor, line, self._heard, self._lost, begun.number, begun.held)
         self._errors = _Errors(reactor, begun.errors, self)
+        self._keeper.join(self, begun.follows, begun.leads)
         self._watched = Watched(begun.pid, self._reaped)
 
     def __str__(self) -> str:
         return f"worker {self.slot} (pid {self.pid})"
+
+    # -- L{protogate.process.keeper.Member}
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that it has not read yet."""
+        return self._channel.waiting
+
+    def tell(self, message: Message) -> None:
+        """Say something that is not answered."""
+        self._channel.tell(message)
 
     # -- what it is asked to do
 
@@ -134,6 +163,8 @@ class Child:
 
     def commit(self) -> Deferred[Message]:
         """See L{messages.Commit}."""
+        if not self.serving:
+            self._keeper.begin(self)
         return self._channel.call(messages.Commit())
 
     def forget(self) -> None:
@@ -168,7 +199,11 @@ class Child:
         self._watched.stop()
         line, number, held = self._channel.detach()
         errors = self._errors.detach()
-        return Begun(self.pid, self.slot, self.born, line, errors, number, held, self.serving, self.leaving)
+        follows, leads = self._keeper.leave(self)
+        return Begun(
+            self.pid, self.slot, self.born, line, errors, number, held, self.serving, self.leaving,
+            self.board, follows, leads,
+        )  # fmt: skip
 
     # -- what it says
 
@@ -177,10 +212,13 @@ class Child:
             os.close(descriptor)
         if isinstance(message, messages.Counted):
             self._counted(message)
+        elif isinstance(message, (Follow, Lead, Observed, Post, Posts)):
+            self._keeper.heard(self, message)
         elif isinstance(message, messages.Event):
             level = LogLevel.lookupByName(message.level) if message.level in _LEVELS else LogLevel.info
             _log.emit(level, "{worker}: [{of}] {text}", worker=self, of=message.namespace, text=message.text)
         elif isinstance(message, messages.Started):
+            self.board = message.board
             _log.info(
                 "{worker} has started: protogate {version} on {reactor}",
                 worker=self,
@@ -190,6 +228,7 @@ class Child:
 
     def _counted(self, answer: Message) -> None:
         self.silent = None
+        self._keeper.alive(self)
         if isinstance(answer, messages.Counted) and answer.snapshot:
             self._share.take(cast("Snapshot", answer.snapshot))
 
@@ -197,6 +236,7 @@ class Child:
 
     def _lost(self) -> None:
         """It ends, or has lost its mind."""
+        self.board = False
         if not self.gone and self._last is None:
             self._last = self._reactor.callLater(LEAVE, self.kill)
 
@@ -207,6 +247,7 @@ class Child:
         self._last = None
         lines = self._errors.close()
         self._channel.close()
+        self._keeper.leave(self)
         self._share.end()
         told = how(status)
         if lines and status:

@@ -8,6 +8,7 @@ Rules
   that goes on prepares the one in force when it is done, and serves nothing before.
 - New workers beside old ones (L{Crew.renew}): the old are told to go when all the new ones serve, and not otherwise.
 - Who says nothing for C{Order.hang} seconds is killed; but not when it was this process that did not get to run.
+- Whoever may have changed who can lead (L{protogate.process.keeper}) says so: C{lead}.
 
 Must not know: how a process is started, what a socket is.
 """
@@ -32,6 +33,8 @@ BEAT: Final = 2.0
 """Seconds between two questions to each worker: how it is, and what it counted."""
 START: Final = 120.0
 """Seconds that a worker may take until it serves."""
+SILENT: Final = 2 * BEAT
+"""Seconds without a sign of life after which one is not to lead the others."""
 GRACE: Final = 5.0
 """Seconds beyond C{Order.drain} that a worker has for its end."""
 
@@ -47,6 +50,7 @@ class Crew:
     @param now: seconds on a clock that only goes forward.
     @param hire: starts a worker for a slot; it calls L{ended} once, when that is gone.
     @param count: told of each C{worker_restarted}.
+    @param lead: told who serves, stays and answers, in the order of the slots, each time that may have changed.
     @ivar order: the configuration in force; None before the first.
     @ivar slots: who serves, or is to serve, in each slot.
     @ivar others: who leaves, and who is not in a slot yet.
@@ -58,8 +62,9 @@ class Crew:
         hire: Callable[[int, Order], Child],
         count: Callable[[str], None] = lambda event: None,
         now: Callable[[], float] = time.monotonic,
+        lead: Callable[[Sequence[Child]], None] = lambda able: None,
     ) -> None:
-        self._clock, self._hire, self._count, self._now = clock, hire, count, now
+        self._clock, self._hire, self._count, self._now, self._lead = clock, hire, count, now, lead
         self.order: Order | None = None
         self._given: Given = lambda slot: {}
         self.slots: dict[int, Child] = {}
@@ -83,6 +88,12 @@ class Crew:
         """Everybody who is not gone."""
         return [*self.slots.values(), *self.others]
 
+    def led(self) -> None:
+        """Say who can lead."""
+        now = self._now()
+        able = [child for child in self.serving if not child.leaving]
+        self._lead([child for child in able if child.silent is None or now - child.silent < SILENT])
+
     # -- begin
 
     def start(self, order: Order, given: Given, found: Iterable[Child] = ()) -> None:
@@ -101,6 +112,7 @@ class Crew:
         for slot in range(order.workers):
             if slot not in self.slots:
                 self._fill(slot)
+        self.led()
         self._beaten = self._now()
         self._beats = self._clock.callLater(BEAT, self._beat)
 
@@ -158,6 +170,7 @@ class Crew:
             if child.limit.active():
                 child.limit.cancel()
             _log.info("{worker} serves", worker=child)
+        self.led()
         self._look()
 
     def _unsettled(self, failure: Failure, child: Child) -> None:
@@ -270,6 +283,7 @@ class Crew:
         if not child.serving:
             child.kill(signal.SIGTERM)
             return succeed(None)
+        self.led()
         _log.info("{worker} is to leave", worker=child)
         order = self._took.get(child) or self.order
         if not child.limit or not child.limit.active():
@@ -287,6 +301,7 @@ class Crew:
         if mine:
             del self.slots[child.slot]
         self.others.discard(child)
+        self.led()
         if child.leaving or self._stopping:
             _log.info("{worker} has left: {why}", worker=child, why=why)
         elif not mine:
@@ -376,4 +391,5 @@ class Crew:
                 child.kill(signal.SIGABRT)
             elif child.silent is None:
                 self._ask(child)
+        self.led()
         self._beats = self._clock.callLater(BEAT, self._beat)

@@ -6,6 +6,8 @@ Rules
   added with defaults, unknown ones are passed over, and a message that is not known is answered with L{Failed}.
 - A configuration is handed over in two steps, at the start as at each reload: all L{Prepare}, then all L{Commit}.
 - Descriptors travel with L{Prepare}: the sockets of each listener in their order, then that of the access log.
+- The board (L{protogate.upstream.board}) is never answered, only told: what there is of it is told anew where that may
+  be needed.  A side that knows of none says nothing of it, and is told nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Prepare(Message, kw_only=True):
     """Whether the last descriptor is that of the access log."""
     workers: int = 1
     """How many there are, this one included."""
+    board: bool = False
+    """Whether there is a board; a worker without one judges for itself."""
 
 
 class Commit(Message):
@@ -74,6 +78,8 @@ class Started(Message, kw_only=True):
 
     version: str
     reactor: str
+    board: bool = False
+    """Whether it knows of a board."""
 
 
 class Event(Message, kw_only=True):
@@ -82,6 +88,48 @@ class Event(Message, kw_only=True):
     level: str
     namespace: str
     text: str
+
+
+# -- of the board; not answered
+
+
+class Lead(Message, kw_only=True):
+    """
+    To a worker: judge for all from now on; its posts carry this number.  0 = no more, and L{Posts} with all that there
+    is follows.  From a worker, with 0: it cannot any more.
+    """
+
+    term: int
+
+
+class Follow(Message, kw_only=True):
+    """From a worker: it wants to be told of a topic, or no more.  The first is followed by L{Posts}."""
+
+    topic: str
+    follows: bool
+
+
+class Post(Message, kw_only=True):
+    """From who leads, and to the others: what is posted there now; None = nothing."""
+
+    topic: str
+    key: str
+    value: Any
+    term: int = 0
+
+
+class Posts(Message, kw_only=True):
+    """Likewise: all that is posted on some topics, in the place of what was."""
+
+    posts: dict[str, dict[str, Any]]
+    term: int = 0
+
+
+class Observed(Message, kw_only=True):
+    """From a worker, and to who leads: what it observed."""
+
+    topic: str
+    observed: Any
 
 
 # -- answers
@@ -103,5 +151,8 @@ class Counted(Message, kw_only=True):
     snapshot: dict[str, Any]
 
 
-Word = Prepare | Commit | Forget | Drain | Hurry | Ping | Started | Event | Done | Failed | Counted
+Word = (
+    Prepare | Commit | Forget | Drain | Hurry | Ping | Started | Event | Done | Failed | Counted
+    | Lead | Follow | Post | Posts | Observed
+)  # fmt: skip
 """What can be read."""

@@ -32,6 +32,7 @@ from protogate.process.child import Begun, Child, Order
 from protogate.process.cores import cores, number_of
 from protogate.process.crew import Crew
 from protogate.process.draft import Draft, draft_quietly
+from protogate.process.keeper import Keeper
 from protogate.process.logfile import LogFile
 from protogate.process.notify import Notify
 from protogate.process.sockets import Opening, Sockets
@@ -112,7 +113,8 @@ class Supervisor(Service):
         self.totals = Totals(None if state is None else state.counted)  # type: ignore[arg-type]  # it was one
         self.wheel = Wheel(reactor, now=time.monotonic)
         self.sockets = Sockets(inherited)
-        self.crew = Crew(reactor, self._hire, self.counters.count)
+        self.keeper = Keeper(self.counters.count, *(() if state is None else (state.posts, state.term)))
+        self.crew = self._crew()
         self.admin = Admin(Whole(self), reactor)
         self.loading: Loading[Draft] = Loading(
             first.loaded.name, draft_quietly, self._reload, reactor, self.wheel, self.counters.count, self._notify
@@ -233,10 +235,16 @@ class Supervisor(Service):
         self.sockets.take(opened.opening)
         self.admin.take(opened.pages)
         self.totals.keep("listener", [listener.name for listener in draft.config.listeners])
+        self.keeper.settled()
         self.totals.keep("upstream", draft.upstreams)
         self.totals.keep("module", [module.name for module in draft.config.modules])
 
     # -- workers
+
+    def _crew(self) -> Crew:
+        crew = Crew(self._reactor, self._hire, self.counters.count, lead=self.keeper.lead)
+        self.keeper.vacant = crew.led
+        return crew
 
     def _hire(self, slot: int, order: Order) -> Child:
         ours, theirs = socket.socketpair()
@@ -258,7 +266,7 @@ class Supervisor(Service):
             return self._child(Begun(pid, slot, time.monotonic(), ours.detach(), reads))
 
     def _child(self, begun: Begun) -> Child:
-        return Child(self._reactor, begun, self.crew.ended, self.totals.join())
+        return Child(self._reactor, begun, self.crew.ended, self.totals.join(), self.keeper)
 
     def counted(self) -> Snapshot:
         """What all of them counted, as far as they have told, and we."""
@@ -301,6 +309,8 @@ class Supervisor(Service):
             children=[],
             counted=dict(merge((self.counters.snapshot(), self.totals.gone))),
             log=self._log.held,
+            posts=self.keeper.posts,
+            term=self.keeper.term,
         )
 
     def _become(self, state: State) -> None:
@@ -310,7 +320,7 @@ class Supervisor(Service):
         except OSError as error:
             _log.error("no upgrade: the new program cannot be executed: {why}", why=error)
         assert self._now is not None
-        self.crew = Crew(self._reactor, self._hire, self.counters.count)
+        self.crew = self._crew()
         self.crew.start(self._now.order, self._now.given, [self._child(begun) for begun in state.children])
         self.admin.take(self.admin.open(self.draft.config.admin))
 

@@ -73,6 +73,9 @@ class State(Struct):
     counted: dict[str, Any]
     log: tuple[str, int] | None = None
     """Of the access log: its name and descriptor."""
+    posts: dict[str, dict[str, Any]] = {}
+    """On the board, and how far its terms were."""
+    term: int = 0
 
 
 def arguments(*options: str) -> list[str]:

@@ -34,6 +34,7 @@ from protogate.config.load import Source
 from protogate.memory import settle
 from protogate.process import messages
 from protogate.process.adopted import Adopting
+from protogate.process.board import Shared
 from protogate.process.channel import Channel, Refused
 from protogate.process.messages import Done, Message
 from protogate.process.spawn import LINE
@@ -70,11 +71,13 @@ class Worker:
         self._workers = 1
         self._draining = False
         self.service: GatewayService | None = None
+        self._board = False
         self.channel = Channel(reactor, line, self._handle, self.drain)
+        self.board = Shared(self.channel)
 
     def begin(self) -> None:
         """Say that we are there."""
-        self.channel.tell(messages.Started(version=release(), reactor=type(self._reactor).__name__))
+        self.channel.tell(messages.Started(version=release(), reactor=type(self._reactor).__name__, board=True))
 
     def __call__(self, event: LogEvent) -> None:
         """L{ILogObserver}: tell the supervisor."""
@@ -107,7 +110,10 @@ class Worker:
             case messages.Hurry():
                 self._hurry()
             case messages.Ping():
+                self.board.alive()
                 return self._counted()
+            case _ if self.board.take(message):
+                pass
             case _:
                 raise Refused(f"a worker does not understand {type(message).__name__}")
         return Done()
@@ -117,7 +123,7 @@ class Worker:
         left = iter(descriptors)
         self._offer = {given.name: [next(left) for _ in range(given.count)] for given in message.listeners}
         self._log = next(left) if message.log else None
-        self._workers = message.workers
+        self._workers, self._board = message.workers, message.board
         source: Source = message.text, message.stamp
         # The first one is made at once: nobody waits for the event loop.
         service = self.service
@@ -154,6 +160,7 @@ class Worker:
                 self._start(self._first)
             else:
                 raise Refused("nothing was prepared")
+            self.board.settled()
         except ConfigFaults as faults:
             raise Refused(str(faults)) from None
         finally:
@@ -170,8 +177,10 @@ class Worker:
             opener=self._adopting,
             alone=False,
             log=self._log,
+            board=self.board if self._board else None,
         )
         self._log = None
+        self.board.count = service.counters.count
         service.workers = self._workers
         settle()
         service.startService()
@@ -200,6 +209,7 @@ class Worker:
             return
         self._draining = True
         self._forget()
+        self.board.resign()
         if self.service is None:
             self._exit()
         else:

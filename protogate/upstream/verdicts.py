@@ -112,4 +112,4 @@ def where(endpoint: Endpoint) -> str:
 
 
 def _unheard(observed: Any) -> None:
-    """Nothing is observed under the name of an upstream: a judge that wants to hear something has a topic of its own."""
+    """Nothing is observed under the name of an upstream: a judge that is to hear something has a topic of its own."""

@@ -31,7 +31,7 @@ class Child:
 
     def __init__(self, supervisor: Tried, slot: int) -> None:
         self.supervisor, self.slot, self.pid, self.born = supervisor, slot, 4711, 0.0
-        self.serving = self.leaving = self.gone = False
+        self.serving = self.leaving = self.gone = self.board = False
         self.limit: Any = None
         self.silent: float | None = None
         self.refuses = ""
