@@ -54,7 +54,8 @@ class Headers(list[Field]):
 
     def all(self, name: bytes) -> list[bytes]:
         """The values of every line of that name."""
-        return [value for key, value in self if key == name]
+        fields: list[Field] = self
+        return [value for key, value in fields if key == name]
 
     def set(self, name: bytes, value: bytes) -> None:
         """One line of that name, instead of whatever there was; in the place of the first."""
@@ -160,6 +161,7 @@ class Request:
         does not say.  Set by the server codec, enforced by the exchange.  A client codec whose protocol has deadlines
         writes what is left of it at that moment, a millisecond at least.
     @ivar peer: the other end of the connection.
+    @ivar key: what it belongs to an endpoint by, where its upstream chooses by that; else empty.
     @ivar ledger: where codecs and pools note when a phase ended; None when nobody asks.
     """
 
@@ -175,6 +177,7 @@ class Request:
         "gone",
         "headers",
         "interim",
+        "key",
         "ledger",
         "malformed",
         "method",
@@ -204,6 +207,7 @@ class Request:
         self.authority, self.scheme, self.upgrade = authority, scheme, upgrade
         self.interim = interim
         self.protocol, self.peer, self.service = protocol, peer, ""
+        self.key = ""
         self.malformed: Abort | None = None
         self.gone: Abort | None = None
         self.closed: Callable[[Abort | None], None] = ignore

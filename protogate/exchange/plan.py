@@ -33,6 +33,7 @@ class Plan:
     @ivar zone: of the gateway.
     @ivar rewrite: the request target that a Target is to be sent.
     @ivar clusters: upstreams by name.
+    @ivar keys: by upstream: what a request belongs to an endpoint by, for those that choose by that.
     @ivar total: seconds that a whole exchange may take; 0 = off.
     @ivar deadlines: by listener: the field in which its clients say how many milliseconds they wait.
     @ivar body: bytes that a request body may have; 0 = off.
@@ -56,6 +57,7 @@ class Plan:
     body: int = 0
     reject: bool = False
     """pathPolicy: reject."""
+    keys: Mapping[str, Callable[[Exchange], str]] = field(default_factory=dict)
     reserve: Callable[[Exchange], None] | None = None
     hide: Callable[[bytes], bytes] | None = None
     pre_request: Sequence[IBound] = ()

@@ -111,6 +111,7 @@ class Pool:
         self._of: dict[bytes, dict[Link, None]] = {}  # those with a preface, by that
         self._room = 0  # connections that are being closed for those
         self._each = 0  # capacity of the newest connection; 0 = not known
+        self._several = False  # whether a connection has carried more than one request at a time
         self._draining = False
         self._drained: list[Deferred[None]] = []
         self._clock = self._wheel.timer(self._late)
@@ -120,6 +121,23 @@ class Pool:
     def draining(self) -> bool:
         """Whether it takes no new requests."""
         return self._draining
+
+    @property
+    def load(self) -> int:
+        """Requests that were given to it and are not over: under way or waiting."""
+        links, waiting = self._links, len(self._waiting) + len(self._fresh) + self._own
+        if not self._several:  # who carries one at a time is busy, or was put aside
+            return len(links) - len(self._free) + waiting
+        for link in links:
+            connection = link.connection
+            if connection is not None:
+                waiting += connection.busy
+        return waiting
+
+    @property
+    def full(self) -> bool:
+        """Whether one more request would wait until others are over."""
+        return not self._free and len(self._links) + len(self._attempts) >= self.settings.max_per_endpoint
 
     def stats(self) -> Stats:
         """How things are right now."""
@@ -191,6 +209,7 @@ class Pool:
         if uses == self.settings.max_reuse:
             connection.drain()
         elif connection.capacity > 0:
+            self._several = True
             self._rest(link, now)
         return answer
 
