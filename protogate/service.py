@@ -50,7 +50,6 @@ from protogate.routing.rules import forwarded
 from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
-from protogate.upstream.board import Alone, Board
 from protogate.upstream.cluster import Cluster, Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
@@ -91,7 +90,6 @@ class GatewayService(Service):
     @param notify: the line to the service manager.
     @param alone: whether no supervisor answers for this process: to operators, to the service manager.
     @param log: a descriptor of the access log, where somebody else opened it.
-    @param board: what the processes of this gateway tell each other; None = there is only this one.
     @ivar plan: what a request that comes in now follows.
     @ivar loading: of its file.
     @ivar counters: what happened so far.
@@ -114,7 +112,6 @@ class GatewayService(Service):
         notify: Notify | None = None,
         alone: bool = True,
         log: int | None = None,
-        board: Board | None = None,
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
@@ -140,7 +137,6 @@ class GatewayService(Service):
         self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
         self._opened = log
-        self._board = Alone() if board is None else board
         self.admin = Admin(Own(self), reactor) if alone else None
         self._delay: Timer | None = None
         self._blocked: Blocked | None = None
@@ -148,7 +144,7 @@ class GatewayService(Service):
         self.clusters: Clusters | None = None
         self._renewal = Renewal(reactor, self.wheel, self._renewed, self.counters.count, is_native(reactor))
         self._old: dict[weakref.ref[Life], list[Any]] = {}
-        self._lives = Lives()
+        self.lives = Lives()
         self._redises: Redises | None = None
         self.workers = 1
 
@@ -160,7 +156,7 @@ class GatewayService(Service):
             return
         dns = System(self._reactor) if self._dns is None else self._dns
         resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
-        self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver, board=self._board))
+        self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver))
         try:
             opened, self._opened = self._opened, None
             self.take(self.prepare(self.built, opened))
@@ -178,7 +174,7 @@ class GatewayService(Service):
 
     def watch_loop(self) -> None:
         """From now on notice what holds the event loop up."""
-        self._blocked = Blocked(self._reactor, self.counters, modules=lambda: self._lives.kinds)
+        self._blocked = Blocked(self._reactor, self.counters, modules=lambda: self.lives.kinds)
         self._reactor.callWhenRunning(self._blocked.start)
 
     def _begin(self) -> None:
@@ -213,7 +209,7 @@ class GatewayService(Service):
         return served.addCallback(self._stopped)
 
     def _stopped(self, _: object) -> Deferred[Any]:
-        self._lives.stop()
+        self.lives.stop()
         if self._redises is not None:
             self._redises.stop()
         if self.clusters is None:
@@ -358,7 +354,7 @@ class GatewayService(Service):
             error=bound["ERROR"],
             post_response=bound["POST_RESPONSE"],
         )
-        self._lives.take(bound, partial(self._means, clusters), self.counters)
+        self.lives.take(bound, partial(self._means, clusters), self.counters)
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
         self._renewal.follow(built)
         self._set_log(log, built)
@@ -368,6 +364,7 @@ class GatewayService(Service):
             reactor=self._reactor,
             wheel=self.wheel,
             count=bound.count,
+            gauge=bound.gauges.__setitem__,
             services=clusters,
             workers=self.workers,
             stores=self._store,

@@ -118,6 +118,7 @@ def families(snapshot: Snapshot) -> Iterator[Metric]:
     yield _labelled("protogate_events", "What else happened, by name.", "event", others)
     for kind in KINDS:
         yield _events(kind, counts.get(kind, {}))
+    yield _gauges("module", snapshot["gauges"].get("module", {}))
 
 
 def _outcomes(totals: Mapping[str, Number]) -> Metric:
@@ -140,6 +141,17 @@ def _events(kind: str, scopes: Mapping[str, Mapping[str, Number]]) -> Metric:
     for name, events in scopes.items():
         for event, number in events.items():
             family.add_metric([name, event], number)
+    return family
+
+
+def _gauges(kind: str, scopes: Mapping[str, Mapping[str, Number]]) -> Metric:
+    """Those whose names are somebody else's."""
+    family = GaugeMetricFamily(
+        f"protogate_{kind}_gauge", f"How much of something there is, by {kind} and by name.", labels=[kind, "gauge"]
+    )
+    for name, numbers in scopes.items():
+        for gauge, number in numbers.items():
+            family.add_metric([name, gauge], number)
     return family
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from protogate.downstream.ports import Ports
+from protogate.governance.lives import Lives
 from protogate.observe.counters import Counters
 from protogate.observe.snapshot import Number, Snapshot
 from protogate.upstream.clusters import Clusters
@@ -22,6 +23,7 @@ class Gateway(Protocol):
     ports: Ports
     clusters: Clusters | None
     counters: Counters
+    lives: Lives
 
 
 class Own:
@@ -49,7 +51,11 @@ class Own:
         """L{Watched}."""
         gateway = self._gateway
         taken = gateway.counters.snapshot()
-        taken["gauges"] = {"listener": _listeners(gateway.ports), "upstream": _upstreams(gateway.clusters)}
+        taken["gauges"] = {
+            "listener": _listeners(gateway.ports),
+            "upstream": _upstreams(gateway.clusters),
+            "module": gateway.lives.gauges(),
+        }
         return taken
 
 

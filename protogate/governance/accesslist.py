@@ -19,7 +19,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from zope.interface import implementer
+from mypy_extensions import mypyc_attr
+from zope.interface import classImplements, implementer
 
 from protogate.errors import CLIENT, GATEWAY, Abort, ConfigError
 from protogate.expression import cidr
@@ -66,7 +67,6 @@ class Listed:
         return False
 
 
-@implementer(ILiveModule)
 class AccessList:
     """
     @param keys: by what an exchange is looked up; None = its address.
@@ -155,6 +155,9 @@ def asks(lists: Mapping[str, Listed], tags: Followed[Tags] | None) -> dict[str, 
     return {url.service: (name,) for name, url in named if url is not None}
 
 
+classImplements(AccessList, ILiveModule)
+
+
 @implementer(IModuleFactory)
 class AccessListFactory:
     """Makes L{AccessList}."""
@@ -186,6 +189,7 @@ class AccessListFactory:
         return AccessList(keys, said, allow, deny or nobody, tags, status, opens, reader.warnings)
 
 
+@mypyc_attr(native_class=False)
 class _Texts(frozenset[str]):
     """A set of texts."""
 
@@ -239,6 +243,7 @@ def _list(reader: Params, name: str, kind: type[Networks] | type[_Texts]) -> Lis
             if source is not None:
                 each = Followed(source, parse)
                 reader.load(each, *path)
+                reader.trusted(source, *path)
                 followed.append(each)
             continue
         entry = _entry(item, kind)
@@ -278,6 +283,7 @@ def _tags(reader: Params) -> Followed[Tags] | None:
         return None
     followed = Followed(source, _table)
     reader.load(followed, "tags")
+    reader.trusted(source, "tags")
     return followed
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import ConfigError
 from protogate.governance.fields import Fields
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
 
-@implementer(IModule)
 class AddResponseHeader:
     """@ivar warnings: fields that the codec may drop."""
 
@@ -36,6 +35,9 @@ class AddResponseHeader:
         response = exchange.response
         if response is not None:
             response.headers.extend(self._fields(exchange))
+
+
+classImplements(AddResponseHeader, IModule)
 
 
 @implementer(IModuleFactory)

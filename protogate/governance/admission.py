@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from protogate.config.nearest import hint
 from protogate.errors import CLIENT, GATEWAY, Abort, Phase
-from protogate.governance.asking import Question
 from protogate.governance.fields import Fields
 from protogate.governance.params import CONNECTION, FRAMING, Params, shown
 from protogate.governance.sources import Followed
@@ -34,7 +33,6 @@ KINDS: Final = ("authorization", "header", "cookie", "query")
 _NEEDED: Final = frozenset((b"host", b"authorization", b"cookie", b"content-type", b"accept"))
 _ANEW: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 T = TypeVar("T")
-_LOOPBACK: Final = re.compile(r"http://(?:127\.[0-9.]+|localhost|\[::1\])(?::[0-9]+)?").fullmatch
 _realm: Final = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,128}").fullmatch
 _cookie: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}").fullmatch
 
@@ -214,15 +212,8 @@ def followed(reader: Params, name: str, parse: Callable[[bytes], T], limit: int)
         return None
     found = Followed(source, parse, limit)
     reader.load(found, name)
-    url = source.url
-    if url is not None and in_the_clear(url):
-        reader.warn("it comes without TLS: whoever is on the way can put something else in its place", name, "url")
+    reader.trusted(source, name)
     return found
-
-
-def in_the_clear(question: Question) -> bool:
-    """Whether whoever is on the way could read or change what is asked; of an upstream its own settings tell."""
-    return question.service.startswith("http://") and not _LOOPBACK(question.service)
 
 
 def asks(name: str, what: Followed[Any] | None) -> dict[str, tuple[str | int, ...]]:

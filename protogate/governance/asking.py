@@ -27,6 +27,7 @@ from protogate.wheel import Wheel
 LIMIT: Final = 1 << 20
 """Bytes of an answer, unless said otherwise."""
 _QUERY: Final = re.compile(r"[!$-;=?-Z_a-z~]*").fullmatch
+_LOOPBACK: Final = re.compile(r"http://(?:127\.[0-9.]+|localhost|\[::1\])(?::[0-9]+)?").fullmatch
 _NAMELESS: Final = re.compile(rb"[^0-9A-Za-z.-]")
 
 
@@ -59,6 +60,11 @@ class Question:
     scheme: bytes
     authority: bytes
     target: bytes
+
+    @property
+    def clear(self) -> bool:
+        """Whether whoever is on the way could read or change what is asked; of an upstream its own settings tell."""
+        return self.service.startswith("http://") and not _LOOPBACK(self.service)
 
     @classmethod
     def of_url(cls, text: str) -> Question:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import Abort, ConfigError
 from protogate.governance.admission import COMMON, Admission, asks, followed
@@ -54,7 +54,6 @@ _PLACE: Final = Authorization("Basic")
 _control: Final = re.compile(rb"[\x00-\x1f\x7f]").search
 
 
-@implementer(ILiveModule, IReservingModule)
 class BasicAuth:
     """
     @param users: the file.
@@ -180,6 +179,9 @@ def _identity(users: Users, name: bytes, secret: bytes) -> Identity:
         return Identity("" if user is None else user.name, "")
     assert user is not None
     return Identity(user.name, "basic", {"groups": list(user.groups)} if user.groups else {})
+
+
+classImplements(BasicAuth, ILiveModule, IReservingModule)
 
 
 @implementer(IModuleFactory)

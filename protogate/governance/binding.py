@@ -30,6 +30,7 @@ from protogate.expression import condition, template
 from protogate.governance.shadow import Shadow
 from protogate.governance.stages import ALIASES, POST_RESPONSE, SEE_RESPONSE, STAGES
 from protogate.interfaces import ILiveModule, IModule, IModuleFactory
+from protogate.observe.snapshot import Number
 
 if TYPE_CHECKING:
     from protogate.config.model import Module
@@ -84,6 +85,8 @@ class Bound:
     @ivar outlives: its stage runs whether or not the client is still there.
     @ivar count: told of what becomes of it, see L{protogate.exchange.pipeline.IBound}; and what it counts itself.
     @ivar key: equal for modules with equal parameters.
+    @ivar named: its parameter C{name}; empty where there is none, or it is no text.
+    @ivar gauges: how much it has right now, by name, see L{protogate.governance.means.Means}.
     @ivar warnings: what works, but perhaps not as it was meant.  A module may have C{warnings} of its own:
         ConfigErrors, whose paths start at its parameters.
     """
@@ -94,9 +97,11 @@ class Bound:
         "_text",
         "applies",
         "count",
+        "gauges",
         "key",
         "module",
         "name",
+        "named",
         "opens",
         "order",
         "outlives",
@@ -126,6 +131,9 @@ class Bound:
         self.proceeds = entry.exception_handle == "continue"
         self.outlives = stage == POST_RESPONSE
         self.key = _key(entry)
+        named = entry.action_param.get("name")
+        self.named = named if isinstance(named, str) else ""
+        self.gauges: dict[str, Callable[[], Number]] = {}
         self.count: Callable[[str], None] = uncounted
         self.shadow = entry.shadow
         if self.shadow:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.body import Limit
 from protogate.errors import CLIENT, UPSTREAM, Abort, Who
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
 
-@implementer(IModule)
 class BodyLimit:
     """
     @param request: bytes; None = as many as it likes.
@@ -73,6 +72,9 @@ def _abort(limit: int, sender: Who) -> Abort:
             f"bodyLimit: the request {what}", CLIENT, 413, error="http_request_error", detail=f"the request {what}"
         )
     return Abort(f"bodyLimit: the answer {what}", sender, 502, error="http_response_body_size")
+
+
+classImplements(BodyLimit, IModule)
 
 
 @implementer(IModuleFactory)

@@ -126,6 +126,8 @@ class Cache:
     def start(self, means: Means, before: Any) -> None:
         """See L{ILiveModule.start}."""
         self._means = means
+        means.gauge("bytes", lambda: self.store.used)
+        means.gauge("answers", lambda: len(self.store))
         same = isinstance(before, Cache) and before.terms == self.terms
         if same:
             self.store, self.flights = before.store, before.flights

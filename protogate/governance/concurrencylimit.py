@@ -93,6 +93,10 @@ class ConcurrencyLimit:
         if isinstance(old, ConcurrencyLimit) and self._like(old):
             old._handed_on, self._slots = True, old._slots
         limit = max(self._limit // self._workers, 1)
+        means.gauge("busy", lambda: self._slots.busy)
+        means.gauge("waiting", lambda: self._slots.waiting)
+        if self._learning is not None:
+            means.gauge("places", lambda: round(self._slots.learnt, 1))
         self._slots.change(limit, self._learn(), max(self._queue // self._workers, min(self._queue, 1)), self._wait)
 
     def _like(self, old: ConcurrencyLimit) -> bool:

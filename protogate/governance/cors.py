@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import ConfigError
 from protogate.expression import regex
@@ -54,7 +54,6 @@ _PREFLIGHT: Final = (
 )
 
 
-@implementer(IModule)
 class Cors:
     """
     @param allowed: whether an origin, as the browser writes it, is.
@@ -141,11 +140,14 @@ def _strip(exchange: Exchange) -> None:
     response = exchange.response
     if response is None:
         return
-    headers = response.headers
+    headers: list[Field] = response.headers  # compiled, a list needs no iterator
     for name, _ in headers:
         if name in _MINE:
             headers[:] = [field for field in headers if field[0] not in _MINE]
             break
+
+
+classImplements(Cors, IModule)
 
 
 @implementer(IModuleFactory)

@@ -22,7 +22,7 @@ from zope.interface import implementer
 from protogate.body import Whole
 from protogate.errors import Abort, ConfigError
 from protogate.expression.template import Template
-from protogate.governance.admission import Admission, in_the_clear
+from protogate.governance.admission import Admission
 from protogate.governance.asking import Answer, Question, ask
 from protogate.governance.fields import Fields
 from protogate.governance.params import CONNECTION, FRAMING, Params
@@ -258,7 +258,7 @@ class ForwardAuthFactory:
         user = reader.literal("user", "")
         name = reader.field(user, "user") if user else b""
         memory = _memory(reader) if "remember" in reader else None
-        if question is not None and in_the_clear(question):
+        if question is not None and question.clear:
             reader.warn("credentials are sent without TLS: whoever is on the way can read them", "ask")
         reader.done()
         assert question is not None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import ConfigError
 from protogate.governance.admission import COMMON, Admission, asks, followed, located
@@ -81,7 +81,6 @@ class Issuer:
         return True
 
 
-@implementer(ILiveModule, IReservingModule)
 class JwtAuth:
     """
     @param places: where tokens stand.
@@ -199,6 +198,9 @@ class JwtAuth:
     def _count(self, event: str) -> None:
         if self._means is not None:
             self._means.count(event)
+
+
+classImplements(JwtAuth, ILiveModule, IReservingModule)
 
 
 @implementer(IModuleFactory)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import ConfigError
 from protogate.governance.admission import COMMON, Admission, asks, followed, located
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from protogate.governance.means import Means
 
 
-@implementer(ILiveModule, IReservingModule)
 class KeyAuth:
     """
     @param places: where keys stand.
@@ -124,6 +123,9 @@ class KeyAuth:
     def _count(self, event: str) -> None:
         if self._means is not None:
             self._means.count(event)
+
+
+classImplements(KeyAuth, ILiveModule, IReservingModule)
 
 
 @implementer(IModuleFactory)

@@ -4,7 +4,7 @@ The modules of a gateway that have a life of their own (L{protogate.interfaces.I
 Rules
 - Those of a new configuration are started before those of the old one are stopped; each is handed the one whose place
   it takes.  That is the one with equal parameters; else, of those of the same name in the same stage that are left over
-  on both sides, the next in order.
+  on both sides, the one whose parameter C{name} is the same, if they have one; else the next in order.
 - None of them can keep a configuration from being in force: what it raises is logged and counted.
 """
 
@@ -19,6 +19,7 @@ from protogate.governance.binding import Bound
 from protogate.governance.means import Means
 from protogate.interfaces import ILiveModule, IModule
 from protogate.observe.counters import Counters
+from protogate.observe.snapshot import Number
 
 _log = Logger()
 Bounds = Mapping[str, Sequence[Bound]]
@@ -70,6 +71,15 @@ class Lives:
                 _log.failure("module {module} ({stage}) cannot be started", module=each.name, stage=each.stage)
         _stop(before)
 
+    def gauges(self) -> dict[str, dict[str, Number]]:
+        """What modules have right now, by name; that of several of one name is added up."""
+        found: dict[str, dict[str, Number]] = {}
+        for each in self.running:
+            for name, read in each.gauges.items():
+                numbers = found.setdefault(each.name, {})
+                numbers[name] = numbers.get(name, 0) + read()
+        return found
+
     def stop(self) -> None:
         """All of them."""
         running, self.running = self.running, []
@@ -80,7 +90,7 @@ def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModu
     """For each of those after, which one was there before."""
     found: dict[Bound, IModule] = {}
     left = list(before)
-    for same in (_twin, _kin):
+    for same in (_twin, _namesake, _kin):
         for each in after:
             if each not in found:
                 one = next((other for other in left if same(each, other)), None)
@@ -92,6 +102,10 @@ def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModu
 
 def _twin(one: Bound, other: Bound) -> bool:
     return _kin(one, other) and one.key == other.key
+
+
+def _namesake(one: Bound, other: Bound) -> bool:
+    return _kin(one, other) and one.named != "" and one.named == other.named
 
 
 def _kin(one: Bound, other: Bound) -> bool:

@@ -8,7 +8,12 @@ from typing import Any
 
 from protogate.context import uncounted
 from protogate.interfaces import IService
+from protogate.observe.snapshot import Number
 from protogate.wheel import Wheel
+
+
+def unread(name: str, read: Callable[[], Number]) -> None:
+    """A C{gauge} that nobody looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +23,9 @@ class Means:
     @ivar wheel: the clock for every wait.
     @ivar count: C{count(event)}: one more of that event of this module; snake_case names from the code, never from
         traffic.
+    @ivar gauge: C{gauge(name, read)}: show what C{read()} gives as how much this module has right now, until it is
+        stopped; snake_case names from the code.  Numbers of all modules of that name, and of all workers, are added up.
+        It is read while requests wait: it looks up, and goes through nothing.
     @ivar services: upstreams by name or origin; see L{service}.
     @ivar workers: processes that share the work with this one, itself included.
     @ivar stores: gives the connection to a Redis; see L{redis}.
@@ -26,6 +34,7 @@ class Means:
     reactor: Any
     wheel: Wheel
     count: Callable[[str], None] = uncounted
+    gauge: Callable[[str, Callable[[], Number]], None] = unread
     services: Mapping[str, IService] = field(default_factory=dict)
     workers: int = 1
     stores: Callable[[Any], Any] | None = None

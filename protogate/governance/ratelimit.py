@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.context import uncounted
 from protogate.errors import ConfigError
@@ -42,7 +42,6 @@ PREFIX: Final = "protogate:rate:"
 _log = Logger()
 
 
-@implementer(ILiveModule)
 class RateLimit:
     """
     @param key: by what exchanges are counted; C{text} is how it is written.
@@ -166,6 +165,9 @@ class RateLimit:
         self._count("keys_shared")
         text = "rateLimit {name}: more than {most} keys: those that are new share one bucket"
         self._warn(text, name=self._name, most=self._most)
+
+
+classImplements(RateLimit, ILiveModule)
 
 
 @implementer(IModuleFactory)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import CLIENT, Abort, ConfigError
 from protogate.expression import condition
@@ -46,7 +46,6 @@ class Rule:
         self.note = f"{'allow' if allows else 'deny'}: {name}"
 
 
-@implementer(IModule)
 class Rbac:
     """
     @param rules: in order.
@@ -82,6 +81,9 @@ class Rbac:
             detail="access denied" if known or not self._challenge else "authentication is required",
             headers=[] if known or not self._challenge else [(b"www-authenticate", self._challenge)],
         )
+
+
+classImplements(Rbac, IModule)
 
 
 @implementer(IModuleFactory)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.stages import PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
@@ -18,9 +18,9 @@ from protogate.interfaces import IModule, IModuleFactory
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
+    from protogate.message import Field
 
 
-@implementer(IModule)
 class RemoveHeader:
     """
     @param names: whole names, in lower case.
@@ -36,7 +36,7 @@ class RemoveHeader:
     def process(self, exchange: Exchange) -> None:
         """Take the fields out."""
         response = exchange.response
-        headers = exchange.request.headers if response is None else response.headers
+        headers: list[Field] = exchange.request.headers if response is None else response.headers
         names, prefixes = self._names, self._prefixes
         if prefixes:
             kept = [field for field in headers if field[0] not in names and not field[0].startswith(prefixes)]
@@ -47,6 +47,9 @@ class RemoveHeader:
         headers[:] = kept
         if response is None and self._parsed:
             exchange.request.forget()
+
+
+classImplements(RemoveHeader, IModule)
 
 
 @implementer(IModuleFactory)

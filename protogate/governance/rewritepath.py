@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import CLIENT, Abort, ConfigError
 from protogate.expression import regex
@@ -52,7 +52,6 @@ def target_of(path: str) -> bytes:
     return canonical(data).path.encode("ascii")
 
 
-@implementer(IModule)
 class RewritePath:
     """@param rewrite: makes the new path."""
 
@@ -95,6 +94,9 @@ class RewritePath:
                 self._known.clear()
             self._known[after] = found
         return found
+
+
+classImplements(RewritePath, IModule)
 
 
 @implementer(IModuleFactory)

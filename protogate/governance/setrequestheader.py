@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import GATEWAY, Abort, ConfigError, Phase
 from protogate.governance.fields import Fields
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _FORWARDING: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 
 
-@implementer(IModule)
 class SetRequestHeader:
     """@ivar warnings: fields that do not reach the upstream as they are written here."""
 
@@ -63,6 +62,9 @@ class SetRequestHeader:
             raise Abort(f"setRequestHeader: host: {error}", GATEWAY, 500, phase=Phase.MODULE) from None
         request.authority = host
         return [field for field in fields if field[0] != b"host"]
+
+
+classImplements(SetRequestHeader, IModule)
 
 
 @implementer(IModuleFactory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zope.interface import implementer
+from zope.interface import classImplements, implementer
 
 from protogate.errors import ConfigError
 from protogate.governance.fields import Fields
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
 
-@implementer(IModule)
 class SetResponseHeader:
     """@ivar warnings: fields that the codec may drop."""
 
@@ -39,6 +38,9 @@ class SetResponseHeader:
         fields = self._fields(exchange)  # all of them first: a template may read what is replaced here
         headers[:] = [field for field in headers if field[0] not in names]
         headers.extend(fields)
+
+
+classImplements(SetResponseHeader, IModule)
 
 
 @implementer(IModuleFactory)

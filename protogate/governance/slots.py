@@ -48,6 +48,9 @@ class Slots:
     @ivar queue: how many may wait for each key.
     @ivar wait: seconds that they may.
     @ivar most: keys that are remembered where limits are learnt.
+    @ivar busy: places that are taken, of all keys.
+    @ivar waiting: how many wait, for all keys.
+    @ivar learnt: places that there are, of all keys whose limits were learnt.
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class Slots:
     ) -> None:
         self.limit, self.learn, self.queue, self.wait, self.most = limit, learn, queue, wait, most
         self._places: OrderedDict[str, Place] = OrderedDict()
+        self.busy = self.waiting = 0  # kept up to date: there may be very many keys
+        self.learnt = 0.0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -77,10 +82,12 @@ class Slots:
             self._places.move_to_end(key)
         if place.busy < self._limit(place):
             place.busy += 1
+            self.busy += 1
             return True
         if len(place.waiting) >= self.queue:
             return False
         waiter: Deferred[bool] = Deferred(partial(self._left, key, place))
+        self.waiting += 1
         place.waiting[waiter] = wheel.after(self.wait, partial(self._late, key, place, waiter))
         return waiter
 
@@ -91,9 +98,13 @@ class Slots:
         @param sample: seconds that an answer took, or L{NOTHING}.
         """
         place = self._places[key]
-        if sample >= 0.0 and place.learnt is not None:
-            place.learnt.sample(sample, place.busy, wheel.now())
+        learnt = place.learnt
+        if sample >= 0.0 and learnt is not None:
+            before = learnt.limit
+            learnt.sample(sample, place.busy, wheel.now())
+            self.learnt += learnt.limit - before
         place.busy -= 1
+        self.busy -= 1
         self._serve(key, place)
 
     def change(self, limit: int, learn: Callable[[float], Gradient] | None, queue: int, wait: float) -> None:
@@ -104,20 +115,17 @@ class Slots:
                 bounds = learn(0.0)
                 known = place.learnt
                 known.least, known.most, known.tolerance = bounds.least, bounds.most, bounds.tolerance
-                known.limit = min(max(known.limit, known.least), known.most)
+                before = known.limit
+                known.limit = min(max(before, known.least), known.most)
+                self.learnt += known.limit - before
             self._serve(key, place)
 
     def open(self) -> None:
         """There is no limit any more: who waits goes on."""
-        self.limit, self.learn = 1 << 30, None
+        self.limit, self.learn, self.learnt = 1 << 30, None, 0.0
         for key, place in list(self._places.items()):
             place.learnt = None
             self._serve(key, place)
-
-    def learnt(self, key: str) -> float | None:
-        """The limit that was learnt for a key."""
-        place = self._places.get(key)
-        return None if place is None or place.learnt is None else place.learnt.limit
 
     def _limit(self, place: Place) -> float:
         return self.limit if place.learnt is None else int(place.learnt.limit)
@@ -128,7 +136,9 @@ class Slots:
             oldest, place = next(iter(places.items()))
             if not place.busy and not place.waiting:
                 del places[oldest]
+                self.learnt -= 0.0 if place.learnt is None else place.learnt.limit
         made = places[key] = Place(None if self.learn is None else self.learn(wheel.now()))
+        self.learnt += 0.0 if made.learnt is None else made.learnt.limit
         return made
 
     def _serve(self, key: str, place: Place) -> None:
@@ -140,6 +150,8 @@ class Slots:
             waiter, timer = place.waiting.popitem(last=False)
             timer.close()
             place.busy += 1
+            self.busy += 1
+            self.waiting -= 1
             waiter.callback(True)
         place.serving = False
         self._forget(key, place)
@@ -152,6 +164,7 @@ class Slots:
 
     def _late(self, key: str, place: Place, waiter: Deferred[bool]) -> None:
         if place.waiting.pop(waiter, None) is not None:
+            self.waiting -= 1
             waiter.callback(False)
             self._forget(key, place)
 
@@ -160,4 +173,5 @@ class Slots:
         timer = place.waiting.pop(waiter, None)
         if timer is not None:
             timer.close()
+            self.waiting -= 1
         self._forget(key, place)

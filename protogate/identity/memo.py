@@ -11,14 +11,17 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
+from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 T = TypeVar("T")
 
 
+@mypyc_attr(native_class=False)
 class Memo(Generic[T]):
     """
     @param now: the clock, in seconds.
@@ -62,7 +65,7 @@ class Memo(Generic[T]):
         if question is not None:
             return question.join()
         asked = begin()
-        question = self._pending[key] = _Question(asked, lambda: self._pending.pop(key, None))
+        question = self._pending[key] = _Question(asked, partial(self._pending.pop, key, None))
         waiter = question.join()
         question.begin()
         return waiter
@@ -77,6 +80,7 @@ class Memo(Generic[T]):
         self._bad.clear()
 
 
+@mypyc_attr(native_class=False)
 class _Question(Generic[T]):
     """One question, and all who wait for its answer."""
 

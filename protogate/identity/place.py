@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote_to_bytes
 
+from mypy_extensions import mypyc_attr
+
 from protogate.errors import CLIENT, Abort
-from protogate.message import Request
+from protogate.message import Field, Request
 
 LONGEST: Final = 8192
 """Bytes that a credential may have."""
@@ -23,6 +25,7 @@ _AUTHORIZATION: Final = b"authorization"
 _HOLE: Final = re.compile(rb"[ \t]*;[ \t]*")
 
 
+@mypyc_attr(native_class=False)
 class Place(Protocol):
     """
     One of them.
@@ -64,7 +67,8 @@ class Header:
         """See L{Place}."""
         found: bytes | None = None
         name = self.header
-        for key, value in request.headers:
+        fields: list[Field] = request.headers  # compiled, a list needs no iterator
+        for key, value in fields:
             if key == name:
                 if found is not None:
                     raise twice(str(self))
@@ -92,7 +96,8 @@ class Authorization(Header):
     def find(self, request: Request) -> bytes | None:
         """See L{Place}.  Empty when nothing follows the scheme."""
         value: bytes | None = None
-        for key, each in request.headers:
+        fields: list[Field] = request.headers
+        for key, each in fields:
             if key == b"authorization":
                 if value is not None:
                     raise twice(str(self))

@@ -48,6 +48,7 @@ def FakeMeans(
     reactor: MemoryReactor | None = None,
     wheel: Wheel | None = None,
     counted: Counter[str] | None = None,
+    gauges: dict[str, Callable[[], float]] | None = None,
     stores: Callable[[Any], Any] | None = None,
     workers: int = 1,
 ) -> Means:
@@ -56,6 +57,7 @@ def FakeMeans(
 
     @param wheel: another clock than the reactor's.
     @param counted: gets what the module counts.
+    @param gauges: gets what tells how much the module has.
     """
     reactor = MemoryReactor() if reactor is None else reactor
     counts: Counter[str] = Counter() if counted is None else counted
@@ -67,6 +69,7 @@ def FakeMeans(
         reactor=reactor,
         wheel=Wheel(reactor.clock) if wheel is None else wheel,
         count=count,
+        gauge=({} if gauges is None else gauges).__setitem__,
         services={} if services is None else services,
         workers=workers,
         stores=stores,

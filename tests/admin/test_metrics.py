@@ -50,7 +50,11 @@ def test_what_has_a_name_is_there_from_the_start() -> None:
     histograms = {name for name, _ in DURATIONS.values()}
     assert {name for name, family in families.items() if family.type == "histogram"} == histograms
     gauges = {name for name, _ in GAUGES.values()}
-    assert {name for name, family in families.items() if family.type == "gauge"} == {*gauges, "protogate_build_info"}
+    assert {name for name, family in families.items() if family.type == "gauge"} == {
+        *gauges,
+        "protogate_build_info",
+        "protogate_module_gauge",
+    }
     for family in families.values():
         assert family.name.startswith("protogate_")
         assert family.documentation.endswith(".")
@@ -102,7 +106,10 @@ def test_gauges() -> None:
         "": {"": {"workers": 4}},
         "listener": {"web": {"connections": 7, "requests": 2}, "app": {"connections": 1, "requests": 0}},
         "upstream": {"shop": {"connections": 5, "idle": 3, "waiting": 1}},
+        "module": {"cache": {"bytes": 4096, "answers": 2}, "concurrencyLimit": {"busy": 3}},
     }
+    assert value(taken, "protogate_module_gauge", module="cache", gauge="bytes") == 4096
+    assert value(taken, "protogate_module_gauge", module="concurrencyLimit", gauge="busy") == 3
     assert value(taken, "protogate_workers") == 4
     assert value(taken, "protogate_connections_open", listener="web") == 7
     assert value(taken, "protogate_connections_open", listener="app") == 1

@@ -71,3 +71,20 @@ def test_it_is_ready_between_its_start_and_its_stop() -> None:
         gateway.service.running = 0
         assert own.unready() == "it stops: requests under way end"
         gateway.service.running = 1
+
+
+def test_what_modules_have_right_now() -> None:
+    modules = "modules: [{name: concurrencyLimit, actionParam: {limit: 3}}, {name: cache}]"
+    with MemoryGateway(CONFIG + modules) as gateway:
+        gateway.upstream("192.0.2.7", 80, [Expect(b"\r\n\r\n"), Do.SILENCE])
+        client = gateway.client("web")
+        client.send(GET)
+        gateway.run()
+        own = Own(gateway.service)
+        assert own.snapshot()["gauges"]["module"] == {
+            "concurrencyLimit": {"busy": 1, "waiting": 0},
+            "cache": {"bytes": 0, "answers": 0},
+        }
+        client.reset()
+        gateway.run()
+        assert gauge(own.snapshot(), "module", "concurrencyLimit")["busy"] == 0

@@ -108,6 +108,7 @@ class Scene:
         if before is None:
             self.clock.advance(START)
         self.counted = Counter()
+        self.gauges = {}
         self.answers = []
         self.origin = Service(answer or self._next)
         factory = CacheFactory()
@@ -117,7 +118,7 @@ class Scene:
         self.cache = self.bound.module
         wheel = Wheel(self.clock) if before is None else before.plan.wheel
         self.reactor = MemoryReactor()  # for threads; the clock is another one
-        means = FakeMeans(reactor=self.reactor, wheel=wheel, counted=self.counted)
+        means = FakeMeans(reactor=self.reactor, wheel=wheel, counted=self.counted, gauges=self.gauges)
         self.cache.start(means, None if before is None else before.cache)
         base = exchange("PRE_UPSTREAM", clock=self.clock)
         self.plan = replace(

@@ -41,6 +41,18 @@ def admits(module, fakes, ip):
     return True
 
 
+def test_a_list_that_others_could_write_is_warned_of():
+    def warned(**params):
+        return [warning.path for warning in build(**params).warnings]
+
+    assert warned(deny=["192.0.2.7", {"url": "http://lists.test/deny"}]) == [("deny", 1, "url")]
+    assert warned(allow={"url": "http://lists.test/allow"}) == [("allow", "url")]
+    assert warned(tags={"url": "http://lists.test/tags"}, deny=["AT"]) == [("tags", "url")]
+    assert warned(deny={"url": "https://lists.test/deny"}) == []
+    assert warned(deny={"url": "http://127.0.0.1:8080/deny"}) == []
+    assert warned(deny={"url": {"upstream": "lists", "path": "/deny"}}) == []
+
+
 @pytest.mark.parametrize(
     ("lists", "ip", "admitted"),
     [

@@ -60,16 +60,17 @@ class Stand:
     def __init__(self, workers=1):
         self.reactor = MemoryReactor()
         self.wheel = Wheel(self.reactor.clock)
-        self.counted, self.workers = Counter(), workers
+        self.counted, self.gauges, self.workers = Counter(), {}, workers
 
     def module(self, before=None, **params):
         compiled = {
             name: template.compile(value) if isinstance(value, str) else value for name, value in params.items()
         }
         made = ConcurrencyLimitFactory().build(compiled)
-        made.start(
-            FakeMeans(reactor=self.reactor, wheel=self.wheel, counted=self.counted, workers=self.workers), before
+        means = FakeMeans(
+            reactor=self.reactor, wheel=self.wheel, counted=self.counted, gauges=self.gauges, workers=self.workers
         )
+        made.start(means, before)
         if before is not None:
             before.stop()
         return made
@@ -275,18 +276,32 @@ def test_the_limit_follows_what_the_upstream_takes(stand):
     shrunk = [second(0.2) for _ in range(40)]
     assert shrunk[-1] < 10
     assert min(shrunk) >= 5
-    assert module._slots.learnt("") == pytest.approx(shrunk[-1], abs=2)
+    assert module._slots.learnt == pytest.approx(shrunk[-1], abs=2)
+
+
+def test_it_tells_how_much_there_is_and_how_much_is_taken(stand):
+    module = stand.module(limit=1, queue=1)
+    inside, _ = stand.ask(module)
+    stand.ask(module)
+    assert {name: read() for name, read in stand.gauges.items()} == {"busy": 1, "waiting": 1}
+    stand.waiting.cancel()
+    inside.closed(None)
+    assert {name: read() for name, read in stand.gauges.items()} == {"busy": 0, "waiting": 0}
+    module = stand.module(adaptive={"min": 5, "max": 100, "initial": 50}, key="${request.path}", keys=2)
+    for target in (b"/a", b"/b", b"/c"):
+        stand.ask(module, target=target)[0].closed(None)
+    assert stand.gauges["places"]() == 100, "of the keys that are remembered"
 
 
 def test_what_was_learnt_is_kept_over_a_reload_within_new_bounds(stand):
     module = stand.module(adaptive={"min": 5, "max": 100, "initial": 50})
     stand.ask(module)
     module = stand.module(module, adaptive={"min": 5, "max": 100, "initial": 20})
-    assert module._slots.learnt("") == 50
+    assert module._slots.learnt == 50
     module = stand.module(module, adaptive={"min": 5, "max": 30})
-    assert module._slots.learnt("") == 30
+    assert module._slots.learnt == 30
     module = stand.module(module, limit=7)
-    assert module._slots.learnt("") is None
+    assert module._slots.learnt == 0
 
 
 def test_keys_whose_limits_are_learnt_are_bounded(stand):
@@ -370,6 +385,7 @@ class Crowd(RuleBasedStateMachine):
         assert self.inside <= 3
         assert not self.waiting or self.inside == 3
         assert len(self.slots) == bool(self.inside or self.waiting)
+        assert (self.slots.busy, self.slots.waiting) == (self.inside, len(self.waiting))
 
 
 Crowd.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -92,6 +92,28 @@ def test_who_takes_whose_place():
     assert moved.before is other
 
 
+def test_of_several_the_one_with_the_same_name_is_the_heir():
+    scene = Scene()
+    a, b = scene.take(("", {"name": "a", "x": 1}), ("", {"name": "b", "x": 1}))
+    new, second, first = scene.take(("", {"name": "c"}), ("", {"name": "b", "x": 2}), ("", {"name": "a", "x": 2}))
+    assert (second.before, first.before, new.before) == (b, a, None)
+    (last,) = scene.take(("", {"name": ["a"], "x": 3}))
+    assert last.before is new, "no text, no name: the next in order"
+
+
+def test_what_modules_have_is_added_up_while_they_run():
+    scene = Scene()
+    entries = [Module(name="living", action_param={"x": x}) for x in (1, 2)]
+    bound = bind(entries, lambda interface, name: Factory(), ())
+    for number, each in enumerate(bound["PRE_REQUEST"], 1):
+        each.gauges["bytes"] = lambda number=number: number
+    bound["PRE_REQUEST"][0].gauges["answers"] = lambda: 7
+    scene.lives.take(bound, lambda each: each.count, scene.counters)
+    assert scene.lives.gauges() == {"living": {"bytes": 3, "answers": 7}}
+    scene.take(("", {}))
+    assert scene.lives.gauges() == {}
+
+
 def test_one_that_breaks_keeps_no_configuration_from_being_in_force(flush_errors):
     scene = Scene()
     broken, sound = scene.take(("", {"breaks": "yes"}), ("", {}))
