@@ -50,6 +50,7 @@ from protogate.routing.rules import forwarded
 from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
+from protogate.upstream.board import Alone, Board
 from protogate.upstream.cluster import Cluster, Means
 from protogate.upstream.clusters import Clusters
 from protogate.upstream.resolver import Resolver, System
@@ -90,6 +91,7 @@ class GatewayService(Service):
     @param notify: the line to the service manager.
     @param alone: whether no supervisor answers for this process: to operators, to the service manager.
     @param log: a descriptor of the access log, where somebody else opened it.
+    @param board: what the processes of this gateway tell each other; None = there is only this one.
     @ivar plan: what a request that comes in now follows.
     @ivar loading: of its file.
     @ivar counters: what happened so far.
@@ -112,6 +114,7 @@ class GatewayService(Service):
         notify: Notify | None = None,
         alone: bool = True,
         log: int | None = None,
+        board: Board | None = None,
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor as installed  # noqa: PLC0415 - importing it installs it
@@ -137,6 +140,7 @@ class GatewayService(Service):
         self._resolver: Resolver | None = None
         self._log: AccessLog | None = None
         self._opened = log
+        self._board = Alone() if board is None else board
         self.admin = Admin(Own(self), reactor) if alone else None
         self._delay: Timer | None = None
         self._blocked: Blocked | None = None
@@ -156,7 +160,7 @@ class GatewayService(Service):
             return
         dns = System(self._reactor) if self._dns is None else self._dns
         resolver = self._resolver = Resolver(self.wheel, dns, self.counters.count)
-        self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver))
+        self.clusters = Clusters(Means(reactor=self._reactor, wheel=self.wheel, resolver=resolver, board=self._board))
         try:
             opened, self._opened = self._opened, None
             self.take(self.prepare(self.built, opened))
