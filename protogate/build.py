@@ -18,17 +18,19 @@ from protogate.codecs import Codecs
 from protogate.config.faults import ConfigFaults, Rest
 from protogate.config.load import Loaded, Source, load
 from protogate.config.model import Config
+from protogate.discovery import sources as discovery
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
 from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
-from protogate.interfaces import IStreamCodec
+from protogate.interfaces import IDiscovery, IStreamCodec
 from protogate.plugins import find
 from protogate.quiet import quiet
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
+from protogate.upstream import hashing, zones
 from protogate.upstream.health import verify
 
 
@@ -39,7 +41,9 @@ class Build:
 
     @ivar codecs: by name, all that listeners and upstreams use.
     @ivar tls: what listeners and upstreams need for it.
+    @ivar keys: by upstream: what gives the key that an endpoint is chosen by.
     @ivar bound: the modules of each stage, in the order they run.
+    @ivar sources: of further endpoints, by the name of the upstream.
     @ivar always: which exchanges are logged whatever the sample says; None = no others.
     @ivar warnings: one line each: what works, but perhaps not as it was meant.
     """
@@ -48,15 +52,17 @@ class Build:
     codecs: Mapping[str, IStreamCodec]
     tls: Sides
     router: Router
+    keys: Mapping[str, Callable[[Exchange], str]]
     bound: Mapping[str, tuple[Bound, ...]]
     forwarding: Forwarding
+    sources: Mapping[str, IDiscovery]
     always: Callable[[Exchange], bool] | None
     warnings: tuple[str, ...]
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """Names and origins of all upstreams that rules lead to, or modules ask."""
-        return _destinations(self.router, self.bound)
+        """Names and origins of all upstreams that rules lead to, that modules ask, or are asked for endpoints."""
+        return _destinations(self.router, self.bound, self.sources)
 
     def codec(self, name: str) -> IStreamCodec:
         """By its name."""
@@ -93,8 +99,10 @@ def build(path: str, source: Source | None = None) -> Build:
         codecs=parts.codecs.named,
         tls=parts.tls,
         router=router,
+        keys=parts.keys,
         bound=bound,
         forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
+        sources=parts.sources,
         always=parts.always,
         warnings=tuple(warnings),
     )
@@ -118,12 +126,16 @@ class _Parts:
         self.router: Any = self._made(Router, config.routes, config.gateway)
         upstreams = [upstream.name for upstream in config.upstreams]
         self.bound: Any = self._made(bind, config.modules, find, upstreams)
-        self.origins = [name for name in _destinations(self.router, self.bound) if "://" in name]
+        self.sources: Any = self._made(discovery.sources, config, find)
+        named = _destinations(self.router, self.bound, self.sources)
+        self.origins = [name for name in named if "://" in name]
         self.codecs: Any = self._made(Codecs, config, self.origins)
-        named = {} if self.codecs is None else self.codecs.named
-        self.tls: Any = self._made(sides, config, named, self.origins)
+        codecs = {} if self.codecs is None else self.codecs.named
+        self.tls: Any = self._made(sides, config, codecs, self.origins)
         self.always: Any = self._made(_always, config)
         self._made(verify, config.upstreams)
+        self.keys: Any = self._made(hashing.keys, config.upstreams)
+        self._made(zones.verify, config.upstreams, config.gateway.zone)
 
     def _made(self, function: Callable[..., Any], *args: object) -> Any:
         try:
@@ -136,10 +148,15 @@ class _Parts:
         return None
 
 
-def _destinations(router: Router | None, bound: Mapping[str, tuple[Bound, ...]] | None) -> tuple[str, ...]:
+def _destinations(
+    router: Router | None,
+    bound: Mapping[str, tuple[Bound, ...]] | None,
+    sources: Mapping[str, IDiscovery] | None,
+) -> tuple[str, ...]:
     found: dict[str, None] = {} if router is None else dict.fromkeys(router.clusters)
     for each in asked(bound or {}):
         found.update(dict.fromkeys(each))
+    found.update(dict.fromkeys(discovery.asked(sources or {})))
     return tuple(found)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from protogate.governance.means import Means
     from protogate.message import Field, Request, Response
     from protogate.routing.rules import Route
+    from protogate.upstream.discovery import Findings
+    from protogate.upstream.endpoint import Place
 
 
 class ISink(Interface):
@@ -303,6 +305,59 @@ class IRouter(Interface):
         """
         The Route for C{exchange.request}, or None when nothing matches.  It is given the exchange because conditions
         see where a request came from.  An L{Abort} raised here says what to answer.
+        """
+
+
+class IDiscovery(Interface):
+    """
+    A source of the endpoints of one upstream: asked, or watched, for as long as they are wanted.
+
+    What was found is told with C{findings.found(places)}: always all there are, each a
+    L{protogate.upstream.endpoint.Place} that C{entry} of the factory has made; the same again where nothing has
+    changed, for that says that the source is there.  Trouble is told with C{findings.failed(why)}, each time: one line
+    for operators, or an L{Abort} that a request may be answered with.  How long what was found is used meanwhile, and
+    what to think of a source that suddenly knows nobody, is decided there.
+    """
+
+    asks: Mapping[str, Sequence[str | int]] = Attribute(
+        """Whom it will ask through C{findings.service()}, see L{ILiveModule.asks}.  The paths are of the options."""
+    )
+    patience: float = Attribute(
+        """Seconds that whom it asks may take on purpose until an answer begins; 0 = none.  Where that is as long as
+        their C{timeouts.responseHead}, no configuration with it is taken."""
+    )
+
+    def start(findings: Findings) -> None:
+        """
+        Begin; called once.  What is known already may be told before this returns.
+
+        C{findings} has the C{wheel} for every wait, the C{reactor} to run things in threads, the C{resolver} of names,
+        C{count(event)}, and C{service(name)}: from the end of this turn of the event loop on, not before.
+        """
+
+    def stop() -> None:
+        """Its configuration is no longer in force: no timer and no question of it is left."""
+
+
+class IDiscoveryFactory(Interface):
+    """Makes sources of endpoints, at load time."""
+
+    name: str = Attribute("Name used in configuration.")
+    options: type[Any] = Attribute(
+        """What it is told: a frozen subclass of L{protogate.config.model.Model} with a docstring for each field, or str
+        for a text.  Sizes, durations and bounds are read as everywhere in the file; what is called C{file} is a path,
+        and absolute by then."""
+    )
+
+    def build(options: Any, entry: Callable[[object], Place]) -> IDiscovery:
+        """
+        A source for one upstream.  Raises L{ConfigError} or L{protogate.config.faults.ConfigFaults}, whose paths name
+        the option.  Runs off the event loop's thread when a configuration is reloaded: it touches nothing that is live.
+        While options are equal, and what upstreams they are for is spoken to, a reload goes on with the source that is
+        there.
+
+        @param entry: reads what somebody wrote about one endpoint: C{"host:port"}, its URL, or a mapping with C{url},
+            and perhaps C{weight} and C{zone}.  Raises L{ConfigError}.  May be called in any thread.
         """
 
 

@@ -32,7 +32,12 @@ _parts: dict[tuple[Any, str, Any], Any] = {}
 """What was found, by interface, name and package."""
 
 
-NOUNS: Final = {"IStreamCodec": "codec", "IModuleFactory": "module", "ICommand": "command"}
+NOUNS: Final = {
+    "IStreamCodec": "codec",
+    "IModuleFactory": "module",
+    "IDiscoveryFactory": "discovery",
+    "ICommand": "command",
+}
 """What those who write configurations call them."""
 
 

@@ -333,7 +333,9 @@ class GatewayService(Service):
         self._outlive()
         gateway = config.gateway
         told = {each.name: field_name(each.deadline_header) for each in config.listeners}
-        clusters = self.clusters.take(config, built.destinations, built.codec, self.counters, built.tls.clients)
+        clusters = self.clusters.take(
+            config, built.destinations, built.codec, self.counters, built.tls.clients, built.sources
+        )
         self.built = built
         bound = built.bound
         self.plan = Plan(
@@ -343,6 +345,7 @@ class GatewayService(Service):
             router=built.router,
             rewrite=forwarded,
             clusters=clusters,
+            keys=built.keys,
             forwarding=built.forwarding,
             record=self._record,
             count=self.counters.count,

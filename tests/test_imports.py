@@ -28,7 +28,17 @@ LAYERS: list[tuple[str, ...]] = [
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
     ("config.scalar", "config.nearest", "config.stamp"),
     ("config.address", "config.field", "config.health"),
-    ("body", "promise", "config.words", "config.discovery", "config.upstream", "config.model", "config.faults", "plugins", "release"),
+    (
+        "body",
+        "promise",
+        "config.words",
+        "config.discovery",
+        "config.upstream",
+        "config.model",
+        "config.faults",
+        "plugins",
+        "release",
+    ),
     ("config.units", "config.watch"),
     ("tls",),
     ("proxyprotocol",),
@@ -36,6 +46,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("ordered",),
     ("exchange",),
     ("observe",),
+    # what is learnt of how attempts go: modules count by it, too
+    ("upstream.outcome", "upstream.seen", "upstream.window", "upstream.breaker"),
     ("identity",),
     ("caching",),
     ("governance",),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from protogate.config import address, units
-from protogate.config.model import ProxyProtocol, Target, Upstream
+from protogate.config.model import Discovery, ProxyProtocol, Target, Upstream
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -20,6 +20,8 @@ LEAST: Final = 128
 """Bytes that a limit must allow: below it every request would be refused."""
 
 _UPSTREAM_KEYS: Final = frozenset(Upstream.__struct_encode_fields__)
+_DISCOVERY_KEYS: Final = frozenset(Discovery.__struct_encode_fields__)
+_SOURCES: Final = ("dns", "file", "etcd", "consul", "plugin")
 _PROXY_KEYS: Final = frozenset(ProxyProtocol.__struct_encode_fields__)
 _TARGET_KEYS: Final = frozenset(Target.__struct_encode_fields__)
 
@@ -110,6 +112,7 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
         if bare and not set(item) - _UPSTREAM_KEYS:  # else: an unknown key, reported as such
             message = "an upstream needs endpoints or discovery"
             faults.append(ConfigError(message, (*path, "endpoints") if "endpoints" in item else path))
+        _discovery(item, (*path, "discovery"), faults)
         protocol = item.get("protocol")
         scheme = protocol if isinstance(protocol, str) else ""
         seen: dict[tuple[str, int], int] = {}
@@ -130,6 +133,19 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
         if item.get("discovery") is None and _weightless(item, "endpoints"):
             message = "every endpoint has weight 0: this upstream gets no request"
             warnings.append(ConfigError(message, (*path, "endpoints")))
+
+
+def _discovery(item: dict[str, Any], path: Path, faults: Faults) -> None:
+    """Whether endpoints are found in one way."""
+    given = item.get("discovery")
+    if not isinstance(given, dict) or set(given) - _DISCOVERY_KEYS:
+        return
+    named = [key for key in _SOURCES if given.get(key) not in (None, "", {})]
+    if len(named) != 1:
+        got = " and ".join(named) or "none"
+        faults.append(ConfigError(f"expected exactly one of {', '.join(_SOURCES)}, got {got}", path))
+    elif named == ["plugin"] and isinstance(given["plugin"], dict) and len(given["plugin"]) > 1:
+        faults.append(ConfigError("expected one name, and what it is told", (*path, "plugin")))
 
 
 def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
@@ -168,9 +184,10 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
 
 
 def _asked(value: dict[str, Any]) -> set[str]:
-    """Upstreams that parameters of modules name: C{upstream: name}, at any depth."""
+    """Upstreams that parameters of modules, or sources of endpoints, name: C{upstream: name}, at any depth."""
     found: set[str] = set()
     left: list[Any] = [entry.get("actionParam") for _, entry in _mappings(value, "modules")]
+    left += [entry.get("discovery") for _, entry in _mappings(value, "upstreams")]
     while left:
         each = left.pop()
         if isinstance(each, dict):

@@ -18,7 +18,7 @@ from protogate.config.checks import check
 from protogate.config.convert import convert
 from protogate.config.document import LARGEST, Document
 from protogate.config.faults import ConfigFaults, at
-from protogate.config.model import Config, ListenerTls, UpstreamTls
+from protogate.config.model import Config, Discovery, ListenerTls, Secret, UpstreamTls
 from protogate.config.salvage import Salvage
 from protogate.config.stamp import Stamp, stamp
 from protogate.errors import ConfigError
@@ -141,11 +141,31 @@ def _rooted(config: Config, folder: str) -> Config:
     modules = tuple(with_(each, action_param=_filed(each.action_param, path)) for each in config.modules)
     plain = UpstreamTls()
     upstreams = tuple(each if each.tls == plain else with_(each, tls=asking(each.tls)) for each in config.upstreams)
+    upstreams = tuple(
+        each if each.discovery is None else with_(each, discovery=_sought(each.discovery, path)) for each in upstreams
+    )
     return with_(config, listeners=listeners, upstreams=upstreams, modules=modules)
 
 
+def _sought(discovery: Discovery, path: Callable[[str], str]) -> Discovery:
+    """With absolute paths."""
+    with_ = msgspec.structs.replace
+
+    def secret(place: Secret | None) -> Secret | None:
+        return None if place is None else with_(place, file=path(place.file))
+
+    etcd, consul = discovery.etcd, discovery.consul
+    return with_(
+        discovery,
+        file=path(discovery.file),
+        etcd=None if etcd is None else with_(etcd, password=secret(etcd.password)),
+        consul=None if consul is None else with_(consul, token=secret(consul.token)),
+        plugin=_filed(discovery.plugin, path),
+    )
+
+
 def _filed(value: Any, path: Callable[[str], str]) -> Any:
-    """A parameter of a module: what is called C{file} in it is a path."""
+    """A parameter of a module, or of what others bring: what is called C{file} in it is a path."""
     if isinstance(value, dict):
         return {
             name: path(inner) if name == "file" and isinstance(inner, str) else _filed(inner, path)

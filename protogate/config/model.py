@@ -15,14 +15,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from protogate.config.discovery import Consul, Discovery, Etcd, Secret
 from protogate.config.upstream import (
-    Discovery,
+    CircuitBreaker,
     Endpoint,
+    Hash,
     HealthCheck,
+    Outliers,
     PoolSettings,
     Upstream,
     UpstreamTimeouts,
     UpstreamTls,
+    Zones,
 )
 from protogate.config.words import (
     Bytes,
@@ -51,16 +55,20 @@ __all__ = [
     "Admin",
     "Bytes",
     "CertificateFiles",
+    "CircuitBreaker",
     "ClientAuth",
     "Config",
+    "Consul",
     "Count",
     "Discovery",
     "Endpoint",
     "Entry",
+    "Etcd",
     "FieldName",
     "Gateway",
     "GatewayLimits",
     "GatewayTimeouts",
+    "Hash",
     "HealthCheck",
     "HostPattern",
     "ListenAddress",
@@ -69,6 +77,7 @@ __all__ = [
     "Model",
     "Module",
     "Network",
+    "Outliers",
     "Percent",
     "PoolSettings",
     "Properties",
@@ -79,6 +88,7 @@ __all__ = [
     "Rewrite",
     "Rule",
     "Seconds",
+    "Secret",
     "Statuses",
     "Sticky",
     "Target",
@@ -88,6 +98,7 @@ __all__ = [
     "Url",
     "Weight",
     "Workers",
+    "Zones",
     "within",
 ]
 
@@ -154,7 +165,7 @@ class Gateway(Model, frozen=True, kw_only=True):
     name: str = "protogate"
     """How this gateway calls itself, e.g. in Via and in records."""
     zone: str = ""
-    """Entries of rules that name another zone are not for this gateway."""
+    """Where it is: entries of rules that name another zone are not for this gateway; endpoints of its zone come first."""
     workers: Workers = Workers(0)
     """Processes that serve; 0 = this very one; auto = one for each core that it may use."""
     pinning: bool = False

@@ -31,6 +31,10 @@ SIZE: Final = r"^(0|[0-9]{1,19}([KMG]i?B|B))$"
 _CHOICES: Final[dict[str, Schema]] = {
     "Target": {"oneOf": [{"required": ["upstream"]}, {"required": ["url"]}]},
     "Upstream": {"anyOf": [{"required": ["endpoints"]}, {"required": ["discovery"]}]},
+    "Discovery": {"oneOf": [{"required": [name]} for name in ("dns", "file", "etcd", "consul", "plugin")]},
+    "Secret": {"oneOf": [{"required": ["file"]}, {"required": ["env"]}]},
+    "Etcd": {"oneOf": [{"required": ["upstream"]}, {"required": ["url"]}]},
+    "Consul": {"oneOf": [{"required": ["upstream"]}, {"required": ["url"]}]},
 }
 """What the types cannot say."""
 

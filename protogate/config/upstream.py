@@ -6,15 +6,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from protogate.config.discovery import Discovery
 from protogate.config.words import (
     Count,
     FieldName,
     Model,
+    Ratio,
     RequestPath,
-    Resolvable,
     Seconds,
     Statuses,
     Weight,
+    within,
 )
 
 
@@ -45,16 +47,29 @@ class Endpoint(Model, frozen=True, kw_only=True):
     weight: Weight = 100
     """Its share of the requests, 0 to 1000; 0 = none."""
     zone: str = ""
-    """Where it is, for people: it decides nothing in this release."""
+    """Where it is; see zones."""
 
 
-class Discovery(Model, frozen=True, kw_only=True):
-    """Where endpoints are looked up, by the TTL of the answer."""
+class Hash(Model, frozen=True, kw_only=True):
+    """By what a request belongs to an endpoint."""
 
-    dns: Resolvable
-    """host:port for A and AAAA; _service._tcp.host for SRV."""
-    scheme: Literal["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs", "tls"] = "http"
-    """How what was found is spoken to, as in the URL of an endpoint."""
+    key: Annotated[str, Meta(min_length=1)]
+    """An expression; the same value goes to the same endpoint, an empty value by weight."""
+    bound: Annotated[float, Meta(ge=0)] = 1.25
+    """How many times its share of the requests under way an endpoint may have; 0 = as many as come, else 1 and more."""
+
+
+class Zones(Model, frozen=True, kw_only=True):
+    """How requests are shared out between the zones of endpoints."""
+
+    prefer: Literal["own", "none"] = "own"
+    """Whether the gateway's own zone comes first."""
+    order: tuple[str, ...] = ()
+    """Which come next, one after the other; all that are not named come last, together."""
+    spill: Annotated[float, Meta(ge=1)] = 1.4
+    """A zone keeps all its requests while one in so many of its endpoints is well."""
+    schedule: dict[str, Weight] = {}
+    """What each zone gets, in proportion, wherever the gateway is; none = by prefer and order."""
 
 
 class PoolSettings(Model, frozen=True, kw_only=True):
@@ -116,6 +131,58 @@ class UpstreamTls(Model, frozen=True, kw_only=True):
     """Ciphers of TLS 1.2 in OpenSSL's words; empty = those that are forward secret and authenticated."""
 
 
+class Outliers(Model, frozen=True, kw_only=True):
+    """When an endpoint that answers worse than it should is left alone for a while."""
+
+    consecutive: Annotated[int, Meta(ge=0)] = 5
+    """Failures in a row after which it is; 0 = however many."""
+    error_ratio: Ratio = 0.5
+    """Share of its requests within interval that fail, from which on it is; 0 = whatever it is."""
+    min_requests: Count = 20
+    """Requests within interval below which no share and no time says anything."""
+    interval: Annotated[Seconds, within(1, 3600)] = Seconds(10)
+    """How far back requests count."""
+    latency_factor: Annotated[float, Meta(ge=0)] = 0.0
+    """How many times longer than the others its median answer may take; 0 = as long as it likes."""
+    latency_floor: Seconds = Seconds(0.1)
+    """And by how much longer at least, for that to matter."""
+    ejection: Annotated[Seconds, within(0.1, 3600)] = Seconds(30)
+    """How long it is left alone; twice as long each time that it has to be again."""
+    max_ejection: Annotated[Seconds, within(0.1, 86400)] = Seconds(300)
+    """The longest time of that."""
+    max_share: Ratio = 0.5
+    """Share of the endpoints that may be without requests; one may be where there are two, and never all."""
+    ramp: Seconds = Seconds(10)
+    """How long it takes until it has all of its share again."""
+
+
+class CircuitBreaker(Model, frozen=True, kw_only=True):
+    """When requests that would most likely fail are not sent any more."""
+
+    scope: Literal["endpoint", "upstream"] = "endpoint"
+    """What it is about: each endpoint by itself, or the upstream as a whole."""
+    error_ratio: Ratio = 0.5
+    """Share of the attempts within window that fail, from which on it opens; 0 = whatever it is."""
+    consecutive: Annotated[int, Meta(ge=0)] = 0
+    """Failures in a row after which it opens; 0 = however many."""
+    latency: Seconds = Seconds(0)
+    """How long answers may take; it opens when latencyQuantile of them take longer; 0 = as long as they like."""
+    latency_quantile: Ratio = 0.95
+    """The share of answers that must not take longer."""
+    window: Annotated[Seconds, within(1, 3600)] = Seconds(10)
+    """How far back attempts count."""
+    min_requests: Count = 20
+    """Attempts within window below which no share and no quantile says anything."""
+    open: Annotated[Seconds, within(0.1, 3600)] = Seconds(5)
+    """How long it is open before something is tried; twice as long each time that this fails."""
+    max_open: Annotated[Seconds, within(0.1, 86400)] = Seconds(60)
+    """The longest time of that."""
+    probes: Count = 3
+    """How many that are tried must do well; as many are under way at a time at most."""
+    ramp: Seconds = Seconds(10)
+    """How long it takes from there until all are sent again."""
+
+
 class Upstream(Model, frozen=True, kw_only=True):
     """A service behind the gateway: endpoints that answer alike."""
 
@@ -127,8 +194,14 @@ class Upstream(Model, frozen=True, kw_only=True):
     """Its servers."""
     discovery: Discovery | None = None
     """Further servers, looked up."""
-    balance: Literal["weighted"] = "weighted"
-    """How a server is picked: smooth weighted round-robin."""
+    balance: Literal["weighted", "leastRequest", "hash", "peakEwma"] = "weighted"
+    """How a server is picked: in turn, the one with less to do of two, by a key, or the one likely to be sooner of two."""
+    hash: Hash | None = None
+    """By what key, where that decides."""
+    slow_start: Annotated[Seconds, within(0.1, 3600, off=True)] = Seconds(0)
+    """How long it takes until an endpoint that is new, or well again, gets all of its share; 0 = gets it at once."""
+    zones: Zones | None = None
+    """Which zones of endpoints come first; without it zones decide nothing."""
     host: Literal["preserve", "endpoint"] = "preserve"
     """What the upstream sees as its host: what the client asked for, or the endpoint's own name."""
     deadline_header: FieldName = ""
@@ -143,3 +216,7 @@ class Upstream(Model, frozen=True, kw_only=True):
     """Clocks that differ from the gateway's."""
     health_check: HealthCheck | None = None
     """How its endpoints are looked at; without it they all count as well."""
+    outliers: Outliers | None = None
+    """When an endpoint that does worse than it should is left alone; without it none is."""
+    circuit_breaker: CircuitBreaker | None = None
+    """When requests that would most likely fail are not sent; without it all are."""

@@ -7,7 +7,7 @@ while.
 
 Rules
 - A change is told when the file has looked the same twice: nobody wants to load what an editor has half written.
-- A file that is gone is no change; its coming back is one, if it is not the same as before.
+- A file that is gone is no change; its coming back is one, if it is not the same as before, or its absence was told.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from protogate.wheel import Wheel
 
 INTERVAL: Final = 1.0
 """Seconds between two looks."""
+MISSING: Final = 2
+"""Looks in a row after which a file is gone: while another one is put in its place there may be none."""
 
 
 class FileWatch:
     """
     Calls C{changed()} each time the file at C{path} has another content.
 
+    @param gone: told when there is none for two looks; once, until it is back.
     @ivar path: the file; links are followed.
     """
 
@@ -36,10 +39,12 @@ class FileWatch:
         changed: Callable[[], object],
         wheel: Wheel,
         interval: float = INTERVAL,
+        gone: Callable[[], object] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self._changed = changed
         self._interval = interval
+        self._gone, self._missing = gone, 0  # looks in a row that saw none
         self._timer = wheel.timer(self._look)
         self._known: Stamp | None = None  # what was told last
         self._seen: Stamp | None = None  # what the last look saw
@@ -63,6 +68,11 @@ class FileWatch:
         self._timer.set(self._interval)
         before, now = self._seen, stamp_of(self.path)
         self._seen = now
+        if self._gone is not None:
+            self._missing = 0 if now is not None else self._missing + 1
+            if self._missing == MISSING:
+                self._known = None
+                self._gone()
         if now is None or now != before or now == self._known:
             return
         self._known = now

@@ -16,17 +16,26 @@ def mapping(data: bytes) -> dict[str, Any]:
 
     @raise ValueError: what is wrong with it; nothing of it is repeated.
     """
+    found = value(data)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
+
+
+def value(data: bytes) -> Any:
+    """
+    Whatever it is.
+
+    @raise ValueError: as in L{mapping}.
+    """
     try:
-        found = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_never)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_never)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"it is no JSON: {error.msg} at {error.pos}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError("it is no object")
-    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 One upstream: its endpoints, which of them is next, and whether a request that failed is sent again.
 
 Rules
-- Endpoints come from the configuration, from DNS, or from both, and may change at any time.  Those that stay keep their
+- Endpoints come from the configuration, from a source of them, or from both, and may change at any time.  Those that stay keep their
   pools and connections; those that go get no new request, and what they work on is finished.
 - Sent again is only what is safe (RFC 9110, 9.2.2), see L{Trial}; at most three attempts, none after the client left.
 - The usual case, an answer at the first attempt, costs one errback and no object of ours.
@@ -27,16 +27,16 @@ from protogate.config.field import field_name
 from protogate.context import Context, Timeouts, uncounted
 from protogate.errors import Abort
 from protogate.exchange.ledger import Ledger
-from protogate.interfaces import IService, IStreamCodec
+from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.proxyprotocol import encode
 from protogate.tls.client import Client
 from protogate.upstream.board import Alone, Board
 from protogate.upstream.connector import Connector, Trust
-from protogate.upstream.discovery import Discovery
+from protogate.upstream.discovery import Findings, key
 from protogate.upstream.election import Election
-from protogate.upstream.endpoint import Endpoint, Place, Source, layout, place
+from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
 from protogate.upstream.outcome import Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
@@ -47,6 +47,11 @@ from protogate.upstream.verdicts import Verdicts
 from protogate.wheel import Wheel
 
 
+def nobody(name: str) -> IService:
+    """Where there are no other upstreams."""
+    raise LookupError(f"there is no upstream {name}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """
@@ -54,6 +59,7 @@ class Means:
 
     @ivar count: see L{Context}.
     @ivar random: decides where the choice of endpoints starts.
+    @ivar service: the upstream of a name or origin.
     @ivar board: what the processes of this gateway tell each other.
     """
 
@@ -63,6 +69,7 @@ class Means:
     count: Callable[[str], None] = uncounted
     random: Random = field(default_factory=SystemRandom)
     board: Board = field(default_factory=Alone)
+    service: Callable[[str], IService] = nobody
 
 
 class Cluster:
@@ -81,7 +88,6 @@ class Cluster:
         context: Context,
         pool: model.PoolSettings,
         places: Iterable[Place],
-        source: Source | None = None,
         rename: bool = False,
         tls: Client | None = None,
         proxy: str = "off",
@@ -95,11 +101,11 @@ class Cluster:
         self._found: tuple[Place, ...] = ()
         self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
-        self._election = Election(means.random, means.count)
+        self._election = Election(means.random, means.count, means.wheel)
         self._watchers: tuple[Watcher, ...] = ()
         self._hoping: dict[Deferred[None], None] = {}
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
-        self._discovery = self._discover(source)
+        self._discovery: Findings | None = None
         self._health = self._looking(check)
         self._started = self._draining = False
         self._arrange()
@@ -112,18 +118,23 @@ class Cluster:
         codec: IStreamCodec,
         means: Means,
         tls: Client | None = None,
+        source: IDiscovery | None = None,
     ) -> Cluster:
         """
         The upstream of a configuration.
 
+        @param source: of further endpoints, as its C{discovery} says.
         @raise ConfigFaults: what is wrong with its endpoints; paths are relative to the upstream.
         """
-        places, source = layout(config)
+        places = layout(config)
         context = Context(means.wheel, gateway.limits.frozen(), merged(config, gateway), means.count)
         context.deadline = field_name(config.deadline_header)
         rename = config.host == "endpoint"
         proxy, check = config.proxy_protocol, config.health_check
-        return cls(config.name, means, codec, context, config.pool, places, source, rename, tls, proxy, check)
+        made = cls(config.name, means, codec, context, config.pool, places, rename, tls, proxy, check)
+        made._discovery = made._discover(config, source)
+        made._settle(config, gateway)
+        return made
 
     @classmethod
     def unnamed(
@@ -136,7 +147,7 @@ class Cluster:
         @raise ConfigError: what is wrong with it.
         """
         context = Context(means.wheel, gateway.limits.frozen(), gateway.timeouts.frozen(), means.count)
-        return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), None, True, tls)
+        return cls(origin, means, codec, context, model.PoolSettings(), (place(origin),), True, tls)
 
     def start(self) -> None:
         """Begin to look for endpoints, and at them, where the configuration says so.  Harmless when begun."""
@@ -147,31 +158,40 @@ class Cluster:
         self._look()
 
     def update(
-        self, config: model.Upstream | None, gateway: model.Gateway, codec: IStreamCodec, tls: Client | None = None
+        self,
+        config: model.Upstream | None,
+        gateway: model.Gateway,
+        codec: IStreamCodec,
+        tls: Client | None = None,
+        source: IDiscovery | None = None,
     ) -> None:
         """
         Work by another configuration from now on; what it does not change stays, connections above all.
 
         @param config: None for an unnamed upstream, of which only the gateway's clocks and limits can change.
+        @param source: as in L{named}; where it would find what is found already, that goes on.
         @raise ConfigFaults: as L{named}; nothing was changed then.
         """
         context, proxy = self._context, self._proxy
         if config is None:
             context.limits, context.timeouts = gateway.limits.frozen(), gateway.timeouts.frozen()
         else:
-            places, source = layout(config)
+            places = layout(config)
             context.limits, context.timeouts = gateway.limits.frozen(), merged(config, gateway)
             context.deadline = field_name(config.deadline_header)
             self._fixed, self._settings = places, config.pool
             self._rename, proxy = config.host == "endpoint", config.proxy_protocol
             discovery = self._discovery
-            if (None if discovery is None else discovery.source) != source:
+            if (None if discovery is None else discovery.key) != key(config):
                 if discovery is not None:
                     discovery.stop()
                 self._found = ()
-                self._discovery = self._discover(source)
+                self._discovery = self._discover(config, source)
                 self.start()
+            elif discovery is not None and config.discovery is not None:
+                discovery.settings = config.discovery
             self._relook(config.health_check)
+            self._settle(config, gateway)
         if tls != self.trust.client:
             self.trust.client = tls
         if codec is not self._codec or proxy != self._proxy:
@@ -296,10 +316,24 @@ class Cluster:
 
     # -- endpoints
 
-    def _discover(self, source: Source | None) -> Discovery | None:
-        if source is None:
+    @property
+    def stale(self) -> bool:
+        """Whether endpoints are in use whose source is away."""
+        return self._discovery is not None and self._discovery.stale
+
+    def forgo(self) -> None:
+        """Look for endpoints no more: all upstreams end, and whoever is asked for endpoints may be one of them."""
+        if self._discovery is not None:
+            self._discovery.stop()
+
+    def _discover(self, config: model.Upstream, source: IDiscovery | None) -> Findings | None:
+        settings = config.discovery
+        if settings is None:
             return None
-        return Discovery(source, self._means.resolver, self._context, self._places, self._hopeless)
+        assert source is not None, "whoever makes the upstream makes what its discovery says"
+        return Findings(
+            self.name, source, settings, key(config), self._means, self._context, self._places, self._hopeless
+        )
 
     def _places(self, places: Sequence[Place]) -> None:
         self._found = tuple(places)
@@ -340,6 +374,12 @@ class Cluster:
         self._choose()
         self._look()
         self._leave(endpoints.values())
+
+    def _settle(self, config: model.Upstream, gateway: model.Gateway) -> None:
+        """Choose, and watch what that needs to know, as a configuration says."""
+        self._election.settle(config, gateway.zone)
+        latencies = self._election.latencies
+        self._watchers = () if latencies is None else (latencies,)
 
     def _choose(self) -> None:
         """From now on requests go where they should as endpoints are judged now."""
@@ -453,7 +493,7 @@ class Cluster:
 
     def _stop(self) -> None:
         self._draining = True
-        self._election.arrange(())
+        self._election.stop()
         self.retire()
         if self._discovery is not None:
             self._discovery.stop()

@@ -18,7 +18,7 @@ from typing import Any, Final
 from twisted.internet.defer import Deferred, DeferredList
 
 from protogate.config import model
-from protogate.interfaces import IStreamCodec
+from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.observe.counters import Counters
 from protogate.tls.client import Client
 from protogate.upstream.cluster import Cluster, Means
@@ -36,7 +36,7 @@ class Clusters:
     """
 
     def __init__(self, means: Means) -> None:
-        self._means = means
+        self._means = replace(means, service=self._service)
         self.current: dict[str, Cluster] = {}
         self.leaving: set[Cluster] = set()
 
@@ -47,6 +47,7 @@ class Clusters:
         codec: Callable[[str], IStreamCodec],
         counters: Counters,
         tls: Mapping[str, Client] = MappingProxyType({}),
+        sources: Mapping[str, IDiscovery] = MappingProxyType({}),
     ) -> Mapping[str, Cluster]:
         """
         Make the upstreams what a configuration says.
@@ -54,6 +55,7 @@ class Clusters:
         @param origins: names and origins that its rules lead to.
         @param codec: by its name.
         @param tls: how those are secured that have TLS, by name or origin.
+        @param sources: of further endpoints, by the name of the upstream.
         @return: by name or origin; not changed by later calls.
         """
         wanted: dict[str, model.Upstream | None] = {upstream.name: upstream for upstream in config.upstreams}
@@ -63,17 +65,18 @@ class Clusters:
             speaks = codec(codec_of(name) if upstream is None else spoken(upstream))
             cluster = before.pop(name, None)
             if cluster is not None:
-                cluster.update(upstream, config.gateway, speaks, tls.get(name))
+                cluster.update(upstream, config.gateway, speaks, tls.get(name), sources.get(name))
             else:
                 means = replace(self._means, count=counters.scope("upstream", name).count)
                 if upstream is None:
                     cluster = Cluster.unnamed(name, config.gateway, speaks, means, tls.get(name))
                 else:
-                    cluster = Cluster.named(upstream, config.gateway, speaks, means, tls.get(name))
+                    cluster = Cluster.named(upstream, config.gateway, speaks, means, tls.get(name), sources.get(name))
                 cluster.start()
             self.current[name] = cluster
         counters.keep("upstream", list(wanted))
         for cluster in before.values():
+            cluster.forgo()
             cluster.retire()
             self.leaving.add(cluster)
             self._means.wheel.after(LINGER, partial(self._leave, cluster))
@@ -89,7 +92,12 @@ class Clusters:
         """Drop everything now; fires when every connection is closed."""
         clusters, self.current = [*self.current.values(), *self.leaving], {}
         self.leaving.clear()
+        for cluster in clusters:  # before those are gone whom they ask
+            cluster.forgo()
         return DeferredList([cluster.stop() for cluster in clusters])
+
+    def _service(self, name: str) -> IService:
+        return self.current[name]
 
     def _leave(self, cluster: Cluster) -> None:
         if cluster in self.leaving:

@@ -1,135 +1,224 @@
 """
-The endpoints behind a name, looked up again each time its TTL is over.
+What a source of endpoints has found for one upstream, and whether that still counts.
 
 Rules
-- A and AAAA give one place per address; SRV gives one per record, of the records with the lowest priority only.
-- "No such name" takes all places away.  While no server answers, the places stay as they are.
-- It owns one timer and one question; stop() ends both.
+- What was found stays in use while its source is away, for C{staleFor}: a catalogue that is down takes no service down
+  with it.  Not for ever: in the end addresses belong to somebody else.
+- A source that knows somebody and then nobody is doubted for C{emptyFor}: far more often it has lost its memory, or its
+  sight, than all servers have gone at once; and if they have, asking them fails just as well as asking nobody.
+- Before the first answer requests wait for it, not longer than C{timeouts.dns}.
+- Who is found twice in one answer is there once: as it stands there last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred
+from msgspec.structs import replace
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
+from protogate.config import model
+from protogate.config.faults import printable
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
-from protogate.upstream.endpoint import Place, Source
-from protogate.upstream.query import SHORTEST
-from protogate.upstream.resolver import Answer, Resolver
+from protogate.interfaces import IDiscovery, IService
+from protogate.upstream.endpoint import Place, spoken
+from protogate.upstream.refusal import unfound
 
-AGAIN: Final = 5.0
-"""Seconds until a name is asked for again after a failure."""
+if TYPE_CHECKING:
+    from protogate.upstream.cluster import Means
 
 _log = Logger()
 
 
-class Discovery:
+class Findings:
     """
-    @param found: called with the places each time there is an answer.
-    @param lost: called with the reason when there was none so far, and none came in the time of C{timeouts.dns}.
+    @param name: of the upstream.
+    @param changed: told the places each time they are others, and the first time.
+    @param lost: told why there are none yet: the source has failed, or not answered in time.
+    @ivar key: what the source was made by: for an equal one a reload changes nothing.
     @ivar answered: whether there was ever an answer.
     @ivar reason: why there was none so far, or None while it is still awaited.
+    @ivar stale: whether what is in use was found by a source that is away now.
     """
 
     def __init__(
         self,
-        source: Source,
-        resolver: Resolver,
+        name: str,
+        source: IDiscovery,
+        settings: model.Discovery,
+        key: object,
+        means: Means,
         context: Context,
-        found: Callable[[Sequence[Place]], None],
+        changed: Callable[[Sequence[Place]], None],
         lost: Callable[[Abort], None],
     ) -> None:
-        self.source, self._resolver, self._context = source, resolver, context
-        self._found, self._lost = found, lost
-        self.answered = False
+        self.key, self.settings = key, settings
+        self.reactor, self.wheel, self.resolver = means.reactor, means.wheel, means.resolver
+        self.count = means.count
+        self.answered = self.stale = False
         self.reason: Abort | None = None
-        self._running = False
-        self._asking: Deferred[Answer] | None = None
-        self._timer = context.wheel.timer(self._ask)
-        self._clock = context.wheel.timer(self._late)
+        self._name, self._source, self._means, self._context = name, source, means, context
+        self._changed, self._lost = changed, lost
+        self._places: tuple[Place, ...] = ()
+        self._begun = self._running = self._away = False
+        self._late = means.wheel.timer(self._overdue)
+        self._expiry = means.wheel.timer(self._expired)
+        self._doubt = means.wheel.timer(self._believed)
+
+    # -- for the upstream
 
     def start(self) -> None:
-        """Begin; harmless when begun."""
-        if not self._running:
-            self._running = True
-            self._ask()
+        """Begin; harmless when begun, or stopped."""
+        if self._begun:
+            return
+        self._begun = self._running = True
+        limit = self._context.timeouts.dns
+        if limit:
+            self._late.set(limit)
+        try:
+            self._source.start(self)
+        except Exception:
+            _log.failure("upstream {upstream}: {source} cannot be started", **self._about())
+            self.failed("it cannot be started")
 
     def stop(self) -> None:
-        """Ask no more."""
-        self._running = False
-        self._timer.close()
-        self._clock.close()
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
+        """Look for nobody any more."""
+        running, self._running = self._running, False
+        for timer in (self._late, self._expiry, self._doubt):
+            timer.end()
+        if running:
+            try:
+                self._source.stop()
+            except Exception:
+                _log.failure("upstream {upstream}: {source} cannot be stopped", **self._about())
 
-    def _ask(self) -> None:
-        result = self._resolver.look(self.source.host, self.source.port is None)
-        if not isinstance(result, Deferred):
-            self._answer(result)
-            return
-        self._asking = result
-        limit = self._context.timeouts.dns
-        if limit and not self.answered:
-            self._clock.set(limit)
-        result.addCallbacks(self._answer, self._failed)
+    # -- for the source
 
-    def _answer(self, answer: Answer) -> None:
-        self._end()
+    def service(self, name: str) -> IService:
+        """The upstream of that name or origin, one of C{asks}."""
+        return self._means.service(name)
+
+    def found(self, places: Iterable[Place]) -> None:
+        """These are all endpoints there are."""
         if not self._running:
             return
-        self.answered, self.reason = True, None
-        self._timer.set(max(answer.until - self._context.wheel.now(), SHORTEST))
-        self._found(places(self.source, answer))
-
-    def _failed(self, failure: Failure) -> None:
-        self._end()
-        if not self._running:
-            return
-        reason = failure.value
-        if not isinstance(reason, Abort):
-            _log.failure("looking up {name} broke", failure, name=self.source.host)
-            reason = Abort(
-                f"cannot resolve {self.source.host}: {reason!r}",
-                UPSTREAM,
-                502,
-                ALWAYS,
-                error="dns_error",
-                phase=Phase.DNS,
+        self.count("discovery_ok")
+        self._late.close()
+        self._expiry.close()
+        self.stale = False
+        if self._away:
+            self._away = False
+            _log.info("upstream {upstream}: {source} answers", **self._about())
+        now = tuple({place.key: place for place in places}.values())
+        if now or not self._places or not self.settings.empty_for:
+            self._take(now)
+        elif not self._doubt.active:
+            self.count("discovery_empty")
+            self._doubt.set(float(self.settings.empty_for))
+            _log.warn(
+                "upstream {upstream}: {source} knows no endpoint any more; the {number} that it knew are used for"
+                " another {seconds:g} s",
+                number=len(self._places),
+                seconds=float(self.settings.empty_for),
+                **self._about(),
             )
-        self._timer.set(AGAIN)
-        self._fail(reason)
 
-    def _late(self) -> None:
-        self._context.count("dns_timeout")
-        self._fail(timeout(Phase.DNS, UPSTREAM, self._context.timeouts.dns, ALWAYS))
+    def failed(self, why: str | Abort) -> None:
+        """
+        There was no answer, or none that can be used.
 
-    def _fail(self, reason: Abort) -> None:
+        @param why: one line for operators; an L{Abort} also says what requests are answered with that nobody can serve.
+        """
+        if not self._running:
+            return
+        self.count("discovery_failed")
+        self._doubt.close()
+        reason = unfound(self._name, f"{self._about()['source']}: {why}") if isinstance(why, str) else why
+        if not self._away:
+            self._away = True
+            _log.warn(
+                "upstream {upstream}: {source}: {why}; {kept}",
+                why=printable(str(why)),
+                kept=self._kept(),
+                **self._about(),
+            )
         if not self.answered:
-            self.reason = reason
-            self._lost(reason)
+            self._late.close()
+            self._give_up(reason)
+        elif not self.stale and self._places:
+            self.stale = True
+            if self.settings.stale_for:
+                self._expiry.set(float(self.settings.stale_for))
 
-    def _end(self) -> None:
-        self._asking = None
-        self._clock.close()
+    # -- clocks
 
+    def _overdue(self) -> None:
+        seconds = self._context.timeouts.dns
+        if self.settings.dns is not None:
+            self.count("dns_timeout")
+            self._give_up(timeout(Phase.DNS, UPSTREAM, seconds, ALWAYS))
+        else:
+            self._give_up(unfound(self._name, f"{self._about()['source']} has not answered for {seconds:g} s"))
 
-def places(source: Source, answer: Answer) -> tuple[Place, ...]:
-    """What an answer means."""
-    if source.port is not None:
-        authority = source.own(source.host, source.port)
-        return tuple(
-            Place(address, source.port, authority, tls=source.tls, identity=source.host) for address in answer.values
+    def _expired(self) -> None:
+        self.count("discovery_expired")
+        self.stale = False
+        _log.error(
+            "upstream {upstream}: {source} has been away for {seconds:g} s: the {number} endpoints that it knew are not"
+            " used any more",
+            number=len(self._places),
+            seconds=float(self.settings.stale_for),
+            **self._about(),
         )
-    best = min((service.priority for service in answer.values), default=0)
-    return tuple(
-        # RFC 2782: weight 0 means 'hardly ever', not 'never'
-        Place(service.host, service.port, source.own(service.host, service.port), service.weight or 1, tls=source.tls)
-        for service in answer.values
-        if service.priority == best
-    )
+        self._take(())
+
+    def _believed(self) -> None:
+        _log.warn("upstream {upstream}: {source} is believed: there are no endpoints", **self._about())
+        self._take(())
+
+    # -- what comes of it
+
+    def _take(self, places: tuple[Place, ...]) -> None:
+        self._doubt.close()
+        first, self.answered, self.reason = not self.answered, True, None
+        if first or places != self._places:
+            self._places = places
+            self._changed(places)
+
+    def _give_up(self, reason: Abort) -> None:
+        self.reason = reason
+        self._lost(reason)
+
+    def _kept(self) -> str:
+        number, seconds = len(self._places), float(self.settings.stale_for)
+        if not number:
+            return "there is no endpoint of it to use"
+        until = f"for up to {seconds:g} s" if seconds else "until it answers"
+        return f"the {number} endpoints that it knew are used {until}"
+
+    def _about(self) -> dict[str, Any]:
+        """For the log."""
+        return {"upstream": self._name, "source": spelled(self.settings)}
+
+
+def key(config: model.Upstream) -> object:
+    """What a source of an upstream is made by: while that stays the same, so does the source.  None = there is none."""
+    settings = config.discovery
+    if settings is None:
+        return None
+    return replace(settings, stale_for=model.Seconds(0), empty_for=model.Seconds(0)), spoken(config)
+
+
+def spelled(settings: model.Discovery) -> str:
+    """Where endpoints are found, for people."""
+    if settings.dns is not None:
+        return f"DNS ({settings.dns})"
+    if settings.file:
+        return settings.file
+    if settings.etcd is not None:
+        return f"etcd ({settings.etcd.prefix})"
+    if settings.consul is not None:
+        return f"Consul ({settings.consul.service})"
+    return ", ".join(settings.plugin)

@@ -48,29 +48,6 @@ class Place:
         return spelled(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """
-    Where places are looked up.
-
-    @ivar port: of the endpoints; None = by SRV records.
-    @ivar scheme: how what is found is spoken to.
-    """
-
-    host: str
-    port: int | None
-    scheme: str = "http"
-
-    @property
-    def tls(self) -> bool:
-        """Whether what is found is spoken to over TLS."""
-        return SCHEMES[self.scheme].tls
-
-    def own(self, host: str, port: int) -> bytes:
-        """What C{host: endpoint} sends to an endpoint found here."""
-        return own(host, port, SCHEMES[self.scheme].port)
-
-
 class Endpoint:
     """
     A place that is in use; C{place} may be replaced by one that differs in weight, zone or authority.
@@ -165,9 +142,9 @@ def codec_of(origin: str) -> str:
     return SCHEMES[origin.partition("://")[0]].codec
 
 
-def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
+def layout(config: model.Upstream) -> tuple[Place, ...]:
     """
-    Every place an upstream names, and where to look for more.  Pure.
+    Every place an upstream names.  Pure.
 
     @raise ConfigFaults: all its faults; paths are relative to the upstream.
     """
@@ -178,14 +155,8 @@ def layout(config: model.Upstream) -> tuple[tuple[Place, ...], Source | None]:
             places.append(place(endpoint.url, endpoint.weight, endpoint.zone, scheme=config.protocol))
         except ConfigError as error:
             faults.append(ConfigError(error.message, ("endpoints", index, "url")))
-    found: Source | None = None
-    if config.discovery is not None:
-        try:
-            found = Source(*address.name_to_resolve(config.discovery.dns), config.discovery.scheme)
-        except ConfigError as error:
-            faults.append(ConfigError(error.message, ("discovery", "dns")))
-    elif not config.endpoints:
+    if config.discovery is None and not config.endpoints:
         faults.append(ConfigError(f'upstream "{config.name}" leads nowhere: give it endpoints or discovery'))
     if faults:
         raise ConfigFaults(faults)
-    return tuple(places), found
+    return tuple(places)

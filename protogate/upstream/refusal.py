@@ -30,6 +30,20 @@ def gone(why: str) -> Abort:
     )
 
 
+def unfound(name: str, why: str) -> Abort:
+    """For who asks for an upstream whose endpoints are not known yet."""
+    return Abort(
+        f"the endpoints of upstream {name} are not known: {why}",
+        UPSTREAM,
+        503,
+        ALWAYS,
+        error="destination_unavailable",
+        phase=Phase.DNS,
+        detail="no endpoint is known yet",
+        headers=RETRY_AFTER,
+    )
+
+
 def queued(name: str, seconds: float) -> Abort:
     """For who waited too long for a connection."""
     return late(name, Phase.QUEUE, GATEWAY, seconds, RETRY_AFTER)

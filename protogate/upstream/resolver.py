@@ -66,10 +66,12 @@ class Answer:
     @ivar values: addresses, or L{protogate.upstream.query.Service}s; never empty unless the name surely stands for
         nothing.
     @ivar until: when to ask again, seconds on the wheel's clock.
+    @ivar away: no name server has answered the last question: this is an old answer.
     """
 
     values: tuple[Any, ...]
     until: float
+    away: bool = False
 
 
 class Resolver:
@@ -212,7 +214,7 @@ class Name:
     def _stale(self, now: float) -> Answer:
         assert self._answer is not None
         self._resolver.count("dns_stale")
-        return Answer(self._answer.values, now + SHORTEST)
+        return Answer(self._answer.values, now + SHORTEST, self._reason is not None)
 
     def _after(self, now: float) -> Answer | Deferred[Answer]:
         """What to say a moment after a failure."""
@@ -233,7 +235,7 @@ class Name:
 
     def _found(self, values: tuple[Any, ...], ttl: float) -> None:
         now = self._resolver.wheel.now()
-        self._query = None
+        self._query = self._reason = None
         self._answer = Answer(values, now + min(max(ttl, SHORTEST), LONGEST))
         self._tell(self._answer)
 

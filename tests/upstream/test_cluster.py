@@ -36,8 +36,10 @@ from zope.interface.verify import verifyObject
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ALWAYS, CLIENT_GONE, IDEMPOTENT, NEVER, UPSTREAM, Abort, ConfigError, Phase
+from protogate.discovery.sources import source
 from protogate.interfaces import IService
 from protogate.message import Request, Response
+from protogate.plugins import find
 from protogate.upstream.cluster import Cluster, Means, merged
 from protogate.upstream.pool import Stats
 from protogate.upstream.resolver import Resolver
@@ -95,8 +97,10 @@ class Bench:
             count=self.time.counted.append,
             random=Random(seed),
         )
-        make: Callable[..., Cluster] = Cluster.unnamed if isinstance(config, str) else Cluster.named
-        self.cluster = make(config, gateway, self.codec, self.means)
+        if isinstance(config, str):
+            self.cluster = Cluster.unnamed(config, gateway, self.codec, self.means)
+        else:
+            self.cluster = Cluster.named(config, gateway, self.codec, self.means, None, source(config, find))
         if start:
             self.cluster.start()
 
@@ -733,7 +737,7 @@ def test_a_name_is_not_looked_at_again_before_its_time() -> None:
     assert looked == ["up.test"]
 
 
-def test_no_such_name_takes_the_endpoints_away_but_no_server_does_not() -> None:
+def test_no_such_name_takes_the_endpoints_away_in_the_end_but_no_server_does_not() -> None:
     bench = found()
     bench.dns.say("A", [a("up.test", "10.0.0.1", 1)])
     bench.dns.say("AAAA", [])
@@ -743,6 +747,8 @@ def test_no_such_name_takes_the_endpoints_away_but_no_server_does_not() -> None:
     bench.answered()
     bench.dns.zone = {("A", "up.test"): NXDOMAIN, ("AAAA", "up.test"): NXDOMAIN}
     bench.time.pass_by(6)
+    bench.answered()
+    bench.time.pass_by(60)
     _, outcome = bench.ask()
     assert (outcome.reason.status, outcome.reason.error) == (503, "destination_unavailable")
 
@@ -770,7 +776,8 @@ def test_another_source_after_an_update() -> None:
     bench.dns.say("A", [a("up.test", "10.0.0.1")])
     bench.dns.say("AAAA", [])
     bench.answered()
-    bench.cluster.update(upstream(discovery=model.Discovery(dns="new.test:80")), GATEWAY, bench.codec)
+    other = upstream(discovery=model.Discovery(dns="new.test:80"))
+    bench.cluster.update(other, GATEWAY, bench.codec, None, source(other, find))
     _, outcome = bench.ask()
     assert outcome.open
     bench.dns.say("A", [a("new.test", "10.0.0.2")])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
-from protogate.upstream.endpoint import Place, Source, codec_of, layout, place, spoken
+from protogate.upstream.endpoint import Place, codec_of, layout, place, spoken
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,12 @@ def test_all_faults_of_an_upstream_are_found_each_at_its_place() -> None:
     config = model.Upstream(
         name="up",
         endpoints=(model.Endpoint(url="http://a"), model.Endpoint(url="b"), model.Endpoint(url="http://c:0")),
-        discovery=model.Discovery(dns="d"),
     )
     with pytest.raises(ConfigFaults) as caught:
         layout(config)
     assert [fault.path for fault in caught.value.faults] == [
         ("endpoints", 1, "url"),
         ("endpoints", 2, "url"),
-        ("discovery", "dns"),
     ]
 
 
@@ -79,19 +77,12 @@ def test_a_layout() -> None:
         endpoints=(model.Endpoint(url="http://a", weight=3, zone="PRO"),),
         discovery=model.Discovery(dns="b:81"),
     )
-    assert layout(config) == ((Place("a", 80, b"a", 3, "PRO"),), Source("b", 81))
-    assert Source("b", 81).own("10.0.0.1", 81) == b"10.0.0.1:81"
-    assert Source("b", 443, "https").own("b", 443) == b"b"
-
-
-def test_a_layout_of_services() -> None:
-    config = model.Upstream(name="up", discovery=model.Discovery(dns="_web._tcp.Orders.internal."))
-    assert layout(config) == ((), Source("_web._tcp.orders.internal", None))
+    assert layout(config) == (Place("a", 80, b"a", 3, "PRO"),)
 
 
 def test_endpoints_may_have_the_scheme_of_their_codec() -> None:
     config = model.Upstream(name="up", protocol="mini", endpoints=(model.Endpoint(url="mini://a:80"),))
-    assert layout(config) == ((Place("a", 80, b"a:80"),), None)
+    assert layout(config) == (Place("a", 80, b"a:80"),)
 
 
 @pytest.mark.parametrize(
@@ -150,17 +141,3 @@ def test_endpoints_that_do_not_agree_are_a_fault(
     with pytest.raises(ConfigFaults, match=message) as caught:
         speaks(*urls, **more)
     assert [fault.path for fault in caught.value.faults] == [path]
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_was_found_is_spoken_to_as_discovery_says(scheme: str) -> None:
-    from protogate.upstream.discovery import places
-    from protogate.upstream.query import Service
-    from protogate.upstream.resolver import Answer
-
-    source = Source("up.test", 443, scheme)
-    (found,) = places(source, Answer(("10.0.0.1",), 0.0))
-    assert (found.host, found.tls) == ("10.0.0.1", scheme == "https")
-    assert found.key[2] == ("up.test" if scheme == "https" else ""), "the name is verified, not the address"
-    (found,) = places(Source("_up._tcp.test", None, scheme), Answer((Service(0, 5, "one.test", 443),), 0.0))
-    assert found.key == ("one.test", 443, "one.test" if scheme == "https" else "")

@@ -3,7 +3,7 @@
 from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker
 
-from protogate.interfaces import ICommand, IModuleFactory, IStreamCodec
+from protogate.interfaces import ICommand, IDiscoveryFactory, IModuleFactory, IStreamCodec
 from protogate.plugins import Plugin
 
 protogate = ServiceMaker(
@@ -20,6 +20,11 @@ http2 = Plugin(IStreamCodec, "http2", "protogate_http.http2.Http2")
 sotp = Plugin(IStreamCodec, "sotp", "protogate_sotp.codec.Sotp")
 
 sotp_command = Plugin(ICommand, "sotp", "protogate_sotp.command.Command")
+
+dns = Plugin(IDiscoveryFactory, "dns", "protogate.discovery.dns.NamesFactory")
+listed = Plugin(IDiscoveryFactory, "file", "protogate.discovery.listed.ListedFactory")
+etcd = Plugin(IDiscoveryFactory, "etcd", "protogate.discovery.etcd.EtcdFactory")
+consul = Plugin(IDiscoveryFactory, "consul", "protogate.discovery.consul.ConsulFactory")
 
 access_list = Plugin(IModuleFactory, "accessList", "protogate.governance.accesslist.AccessListFactory")
 add_response_header = Plugin(

@@ -1,0 +1,1 @@
+"""Sources of endpoints: L{protogate.interfaces.IDiscovery}."""
