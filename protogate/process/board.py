@@ -13,17 +13,26 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from protogate.process.channel import Channel
 from protogate.process.keeper import ROOM
 from protogate.process.messages import Follow, Lead, Message, Observed, Post, Posts
 from protogate.upstream.board import Heard, Led, Told
 
 _NOTHING: Final[dict[str, Any]] = {}
 _log = Logger()
+
+
+class Line(Protocol):
+    """To the supervisor: a L{protogate.process.channel.Channel}."""
+
+    waiting: int
+    """Bytes that it has not read yet."""
+
+    def tell(self, message: Message) -> None:
+        """Say something that is not answered."""
 
 
 class Follower(NamedTuple):
@@ -42,7 +51,7 @@ class Shared:
     @ivar count: told C{board_dropped}.
     """
 
-    def __init__(self, line: Channel) -> None:
+    def __init__(self, line: Line) -> None:
         self._line = line
         self.count: Callable[[str], object] = lambda event: None
         self.leads = False
@@ -70,7 +79,8 @@ class Shared:
         """See there."""
         if not self.leads or topic not in self._followers:
             return
-        self._note(topic, key, value)
+        if not self._note(topic, key, value):
+            return
         if self._behind or self._line.waiting >= ROOM:
             self._behind = True
         else:
@@ -114,8 +124,7 @@ class Shared:
                     self._replace(topic, keys)
             case Post(topic=topic, key=key, value=value):
                 follower = self._followers.get(topic)
-                if follower is not None and not self.leads:
-                    self._note(topic, key, value)
+                if follower is not None and not self.leads and self._note(topic, key, value):
                     _call(follower.told, key, value)
             case Observed(topic=topic, observed=observed):
                 follower = self._followers.get(topic)
@@ -147,12 +156,16 @@ class Shared:
             if key not in before or before[key] != value:
                 _call(follower.told, key, value)
 
-    def _note(self, topic: str, key: str, value: Any) -> None:
+    def _note(self, topic: str, key: str, value: Any) -> bool:
+        """@return: whether that is news."""
         keys = self._posts.setdefault(topic, {})
+        if keys.get(key) == value:
+            return False
         if value is None:
-            keys.pop(key, None)
+            del keys[key]
         else:
             keys[key] = value
+        return True
 
 
 def _call(function: Callable[..., object], *arguments: object) -> None:

@@ -90,6 +90,8 @@ class Crew:
 
     def led(self) -> None:
         """Say who can lead."""
+        if self._stopping:
+            return
         now = self._now()
         able = [child for child in self.serving if not child.leaving]
         self._lead([child for child in able if child.silent is None or now - child.silent < SILENT])

@@ -161,16 +161,16 @@ class Keeper:
         return False
 
     def _post(self, member: Member, topic: str, key: str, value: Any) -> None:
-        keys = self.posts.setdefault(topic, {})
+        keys = self.posts.get(topic, {})
         if value is None:
             keys.pop(key, None)
             if not keys:
-                del self.posts[topic]
+                self.posts.pop(topic, None)
         elif key not in keys and sum(map(len, self.posts.values())) >= MOST:
             self._count("board_full")
             return
         else:
-            keys[key] = value
+            self.posts.setdefault(topic, keys)[key] = value
         self._spread(member, [topic], Post(topic=topic, key=key, value=value))
 
     def _replace(self, member: Member, posts: dict[str, dict[str, Any]]) -> None:

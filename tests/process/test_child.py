@@ -197,3 +197,36 @@ async def test_another_supervisor_can_look_after_it() -> None:
     await world.child.commit()
     assert world.heard == [("Commit", 0)]
     assert await world.end() == "signal SIGKILL"
+
+
+@pytest_twisted.ensureDeferred
+async def test_it_is_told_of_the_board_before_it_serves_and_what_it_says_is_for_the_keeper() -> None:
+    world = World()
+    child, keeper = world.child, world.child._keeper
+    keeper.posts["shop"] = {"a": 1}
+    await child.commit()
+    assert [name for name, _ in world.heard] == ["Commit"], "it has not said that it knows of one"
+    world.peer.tell(messages.Started(version="1", reactor="none", board=True))
+    await until(lambda: child.board)
+    await child.commit()
+    assert [name for name, _ in world.heard[1:]] == ["Posts", "Commit"]
+    world.peer.tell(messages.Follow(topic="shop", follows=True))
+    await until(lambda: len(world.heard) == 4)
+    keeper.lead([child])
+    await until(lambda: len(world.heard) == 5)
+    world.peer.tell(messages.Post(topic="shop", key="b", value=[0.5, "slow", None], term=1))
+    await until(lambda: "b" in keeper.posts["shop"])
+    await child.count()
+    child.serving = True
+    begun = child.detach()
+    assert (begun.board, begun.follows, begun.leads) == (True, ["shop"], True)
+    assert keeper.leader is None
+    again = Child(reactor, begun, world._ended, world.totals.join(), keeper)
+    world.child = again
+    assert keeper.leader is again
+    await until(lambda: [name for name, _ in world.heard[-2:]] == ["Posts", "Lead"])
+    world.peer.close()
+    await until(lambda: not again.board)
+    again.kill()
+    await world.ended
+    assert keeper.leader is None

@@ -530,3 +530,76 @@ def test_all_who_serve_are_asked_what_they_counted(world: World) -> None:
     world.start(2)
     maybeDeferred(world.crew.counted)
     assert [child.counts for child in world.hired] == [1, 1]
+
+
+class Led:
+    """Whom a crew says to be able to lead, from now on."""
+
+    def __init__(self, world: World) -> None:
+        self.said: list[list[Child]] = []
+        world.crew._lead = self.said.append  # type: ignore[assignment]
+
+    @property
+    def able(self) -> list[Child]:
+        return self.said[-1]
+
+
+def test_who_serves_can_lead_and_who_leaves_cannot(world: World) -> None:
+    led = Led(world)
+    world.crew.start(order("one"), given("one"))
+    assert led.able == []
+    one, two = world.hired
+    two.serve()
+    assert led.able == [two]
+    one.serve()
+    assert led.able == [one, two]
+    one.end()
+    assert led.able == [two]
+    world.clock.advance(0)
+    world.hired[2].serve()
+    assert led.able == [world.hired[2], two]
+    reloaded = world.reload("two", 1)
+    for child in (world.hired[2],):
+        child.prepared.callback(None)
+        child.committed.callback(None)
+    assert reloaded.done
+    assert led.able == [world.hired[2]]
+
+
+def test_new_ones_lead_as_soon_as_the_first_serves(world: World) -> None:
+    led = Led(world)
+    world.start(2)
+    result = world.renew("two")
+    new = world.hired[2:]
+    for child in new:
+        child.prepared.callback(None)
+    assert led.able == world.hired[:2]
+    new[1].committed.callback(None)
+    new[0].committed.callback(None)
+    assert result.done
+    assert new[0] in led.able
+    assert not set(led.able) & set(world.hired[:2])
+
+
+def test_one_that_says_nothing_does_not_lead_until_it_does(world: World) -> None:
+    led = Led(world)
+    world.start(2, hang=60.0)
+    one, two = world.hired
+    for _ in range(2):
+        world.clock.advance(BEAT)
+        two.silent = None
+    assert led.able == [one, two]
+    world.clock.advance(BEAT)
+    two.silent = None
+    assert led.able == [two]
+    one.silent = None
+    world.clock.advance(BEAT)
+    assert led.able == [one, two]
+
+
+def test_nobody_is_appointed_during_a_stop(world: World) -> None:
+    led = Led(world)
+    world.start(2)
+    said = len(led.said)
+    world.crew.stop()
+    assert len(led.said) == said

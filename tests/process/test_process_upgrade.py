@@ -50,7 +50,9 @@ def test_the_next_program_reads_what_this_one_leaves(file: Path) -> None:
     left = state(
         file,
         sockets=[Kept("127.0.0.1", 80, "", "", False, [7, 8], ["web"])],
-        children=[Begun(4711, 0, 1.5, 9, 10, 3, b"held", True, False)],
+        children=[Begun(4711, 0, 1.5, 9, 10, 3, b"held", True, False, True, ["shop"], True)],
+        posts={"shop": {"healthCheck 10.0.0.1:80": [0.0, "it answered 503", None]}},
+        term=3,
         stamp=(1, 2, 3, 4),
         log=("/a.log", 11),
     )
@@ -77,6 +79,7 @@ def test_a_newer_program_reads_what_an_older_one_leaves() -> None:
     }
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=State)
     assert read.children[0].pid == 1
+    assert (read.posts, read.term, read.children[0].board, read.children[0].follows) == ({}, 0, False, [])
     assert msgspec.msgpack.decode(msgspec.msgpack.encode({**old, "later": 1}), type=State) == read
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -53,10 +52,10 @@ class World:
         more = "".join(f"\n{name}: {value}" for name, value in parts.items())
         return f"gateway: {{drain: 1s}}\nlisteners: [{listeners}]\nmodules: [{module}]{more}\n".encode()
 
-    def prepare(self, text: bytes, *names: str, log: bool = False) -> Deferred[Any]:
+    def prepare(self, text: bytes, *names: str, log: bool = False, board: bool = False) -> Deferred[Any]:
         given = [messages.Given(name, 1) for name in names]
         message = messages.Prepare(
-            path=str(self.folder / "gateway.yaml"), text=text, stamp=None, listeners=given, log=log
+            path=str(self.folder / "gateway.yaml"), text=text, stamp=None, listeners=given, log=log, board=board
         )
         descriptors = [self.sockets[name].fileno() for name in names]
         if log:
@@ -88,7 +87,6 @@ class World:
         self.worker.channel.close()
         for each in self.sockets.values():
             each.close()
-        gc.unfreeze()
 
 
 class Answer(Protocol):
@@ -274,3 +272,38 @@ async def test_its_log_is_told_to_the_supervisor_as_long_as_he_listens(world: Wo
     world.worker.channel.waiting = 0
     await world.line.call(messages.Ping())
     assert len(world.told) == 2
+
+
+CHECKED = "[{name: shop, endpoints: [{url: 'http://127.0.0.1:9'}], healthCheck: {type: connect, interval: 1h}}]"
+
+
+@pytest_twisted.ensureDeferred
+async def test_it_knows_what_is_posted_before_it_serves_and_judges_when_it_leads(world: World) -> None:
+    judged = {"shop": {"healthCheck 127.0.0.1:9": [0.0, "ill", None]}, "gone": {"a": 1}}
+    world.line.tell(messages.Posts(posts=judged))
+    await world.prepare(world.text("one", "web", upstreams=CHECKED), "web", board=True)
+    await world.line.call(messages.Commit())
+    service = world.worker.service
+    assert service is not None
+    assert service.clusters is not None
+    (endpoint,) = service.clusters.current["shop"].endpoints
+    assert dict(endpoint.held) == {"healthCheck": (0.0, "ill")}
+    assert world.worker.board._posts == {"shop": judged["shop"]}
+    await until(lambda: messages.Follow(topic="shop", follows=True) in world.told)
+    assert not world.worker.board.leads
+    world.line.tell(messages.Lead(term=7))
+    await world.line.call(messages.Ping())
+    assert world.worker.board.leads
+    service.clusters.current["shop"].hold(endpoint, "healthCheck", 1.0)
+    await until(lambda: messages.Post(topic="shop", key="healthCheck 127.0.0.1:9", value=None, term=7) in world.told)
+    await world.line.call(messages.Drain())
+    await until(lambda: messages.Lead(term=0) in world.told)
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_a_board_it_judges_for_itself(world: World) -> None:
+    await world.take("one", "web", upstreams=CHECKED)
+    await world.line.call(messages.Ping())
+    assert not any(isinstance(message, messages.Follow) for message in world.told)
+    assert world.worker.service is not None
+    assert world.worker.service._board.leads
