@@ -32,6 +32,7 @@ from protogate.routing.table import Router
 from protogate.securing import Sides, sides
 from protogate.upstream import hashing, zones
 from protogate.upstream.health import verify
+from protogate.upstream.watch import verify as verify_judges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,7 @@ class _Parts:
         self.tls: Any = self._made(sides, config, codecs, self.origins)
         self.always: Any = self._made(_always, config)
         self._made(verify, config.upstreams)
+        self._made(verify_judges, config.upstreams)
         self.keys: Any = self._made(hashing.keys, config.upstreams)
         self._made(zones.verify, config.upstreams, config.gateway.zone)
 

@@ -42,6 +42,8 @@ MODELS = {
     "`upstreams[].tls`": model.UpstreamTls,
     "`upstreams[].pool`": model.PoolSettings,
     "`upstreams[].healthCheck`": model.HealthCheck,
+    "`upstreams[].outliers`": model.Outliers,
+    "`upstreams[].circuitBreaker`": model.CircuitBreaker,
     "`upstreams[].timeouts`": model.UpstreamTimeouts,
     "`routes`": model.Rule,
     "`routes[].routes[]`": model.Entry,

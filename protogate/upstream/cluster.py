@@ -2,8 +2,8 @@
 One upstream: its endpoints, which of them is next, and whether a request that failed is sent again.
 
 Rules
-- Endpoints come from the configuration, from a source of them, or from both, and may change at any time.  Those that stay keep their
-  pools and connections; those that go get no new request, and what they work on is finished.
+- Endpoints come from the configuration, from a source of them, or from both, and may change at any time.  Those that
+  stay keep their pools and connections; those that go get no new request, and what they work on is finished.
 - Sent again is only what is safe (RFC 9110, 9.2.2), see L{Trial}; at most three attempts, none after the client left.
 - The usual case, an answer at the first attempt, costs one errback and no object of ours.
 """
@@ -44,6 +44,7 @@ from protogate.upstream.refusal import gone
 from protogate.upstream.resolver import Resolver
 from protogate.upstream.trial import IDEMPOTENT_METHODS, Trial, replayable
 from protogate.upstream.verdicts import Verdicts
+from protogate.upstream.watch import Watch
 from protogate.wheel import Wheel
 
 
@@ -102,6 +103,7 @@ class Cluster:
         self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
         self._election = Election(means.random, means.count, means.wheel)
+        self._watch = Watch(name, self, means.board, means.wheel, means.count)
         self._watchers: tuple[Watcher, ...] = ()
         self._hoping: dict[Deferred[None], None] = {}
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
@@ -155,6 +157,7 @@ class Cluster:
         if self._discovery is not None:
             self._discovery.start()
         self._verdicts.follow(self._health is not None or bool(self._watchers))
+        self._watch.start()
         self._look()
 
     def update(
@@ -192,6 +195,8 @@ class Cluster:
                 discovery.settings = config.discovery
             self._relook(config.health_check)
             self._settle(config, gateway)
+            if self._started:
+                self.start()
         if tls != self.trust.client:
             self.trust.client = tls
         if codec is not self._codec or proxy != self._proxy:
@@ -223,6 +228,11 @@ class Cluster:
         See L{IService.handle}.  Notes in the ledger what was asked, and whom.  May set C{request.authority}, and
         C{request.body} to one that can be sent twice.
         """
+        guard = self._watch.breakers
+        return self._begin(request) if guard is None else guard.handle(request, self._begin)
+
+    def _begin(self, request: Request) -> Response | Deferred[Response]:
+        """Whoever guards this upstream lets it through."""
         endpoint = self._election.pick(request)
         if endpoint is None:
             return self._nobody(request)
@@ -244,7 +254,8 @@ class Cluster:
         pool = endpoint.pool
         if not self._watchers:
             return pool.fresh(request) if fresh else pool.handle(request)
-        asked = Asked(self, endpoint, self._context.wheel.now())
+        asked = Asked(self, request, endpoint, self._context.wheel.now())
+        self._watch.began(endpoint)
         answer = pool.fresh(request) if fresh else pool.handle(request)
         if waits(answer):
             return answer.addCallbacks(asked.answered, asked.failed)
@@ -304,7 +315,7 @@ class Cluster:
         return hope.addCallback(self._resumed, request)
 
     def _resumed(self, _: None, request: Request) -> Deferred[Response]:
-        answer = self.handle(request)
+        answer = self._begin(request)
         if waits(answer):
             return answer
         done: Deferred[Response] = Deferred()
@@ -371,6 +382,7 @@ class Cluster:
             kept[key] = endpoint
         self._endpoints = kept
         self._known()
+        self._watch.take(kept.values())
         self._choose()
         self._look()
         self._leave(endpoints.values())
@@ -380,6 +392,8 @@ class Cluster:
         self._election.settle(config, gateway.zone)
         latencies = self._election.latencies
         self._watchers = () if latencies is None else (latencies,)
+        if self._watch.settle(config.outliers, config.circuit_breaker):
+            self._watchers = (*self._watchers, self._watch)
 
     def _choose(self) -> None:
         """From now on requests go where they should as endpoints are judged now."""
@@ -395,6 +409,11 @@ class Cluster:
         if endpoint.hold(by, share, why):
             self._choose()
         self._verdicts.post(endpoint, by, share, why, memo)
+
+    def limit(self, endpoint: Endpoint, by: str, share: float, why: str = "") -> None:
+        """Hold an endpoint back in this process only."""
+        if endpoint.hold(by, share, why):
+            self._choose()
 
     def memo(self, endpoint: Endpoint, by: str) -> Any:
         """What that judge noted of an endpoint last, in whichever process; None = nothing."""
@@ -489,6 +508,7 @@ class Cluster:
             self._health.stop()
             self._health = None
         self._watchers = ()
+        self._watch.stop()
         self._verdicts.follow(False)
 
     def _stop(self) -> None:
@@ -518,10 +538,10 @@ class Watcher(Protocol):
 class Asked:
     """An attempt that is watched."""
 
-    __slots__ = ("_began", "_cluster", "_endpoint")
+    __slots__ = ("_began", "_cluster", "_endpoint", "_request")
 
-    def __init__(self, cluster: Cluster, endpoint: Endpoint, began: float) -> None:
-        self._cluster, self._endpoint, self._began = cluster, endpoint, began
+    def __init__(self, cluster: Cluster, request: Request, endpoint: Endpoint, began: float) -> None:
+        self._cluster, self._request, self._endpoint, self._began = cluster, request, endpoint, began
 
     def answered(self, response: Response) -> Response:
         """A head came."""
@@ -530,7 +550,7 @@ class Asked:
 
     def failed(self, failure: Failure) -> Failure:
         """It came to nothing."""
-        self._tell(failed(failure.value))
+        self._tell(failed(failure.value, self._request.ledger))
         return failure
 
     def _tell(self, outcome: Outcome) -> None:

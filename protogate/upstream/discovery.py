@@ -55,7 +55,8 @@ class Findings:
         lost: Callable[[Abort], None],
     ) -> None:
         self.key, self.settings = key, settings
-        self.reactor, self.wheel, self.resolver = means.reactor, means.wheel, means.resolver
+        self.reactor: Any = means.reactor
+        self.wheel, self.resolver = means.wheel, means.resolver
         self.count = means.count
         self.answered = self.stale = False
         self.reason: Abort | None = None

@@ -2,8 +2,8 @@
 What an attempt says of the endpoint that was asked.
 
 Rules
-- Only what the endpoint did, or did not do, counts for or against it.  A client that leaves, a limit of ours, a request
-  that nobody could have answered: they say nothing.
+- Only what the endpoint did, or did not do, counts for or against it.  A client that leaves or has no time left, a
+  limit of ours, a connection that was closed while it was idle, an endpoint that drains: they say nothing.
 - A status is the intermediate model's: codecs whose protocols have other words for failures translate them.
 """
 
@@ -14,7 +14,8 @@ from typing import Final
 
 from twisted.internet.defer import CancelledError
 
-from protogate.errors import UPSTREAM, Abort, Phase
+from protogate.errors import ALWAYS, IDEMPOTENT, UPSTREAM, Abort, Phase
+from protogate.exchange.ledger import Ledger
 from protogate.message import Response
 
 
@@ -42,8 +43,18 @@ def answered(response: Response) -> Outcome:
     return ERROR if response.status >= 500 else WELL
 
 
-def failed(error: BaseException | None) -> Outcome:
-    """Of an attempt that came to no answer, or whose answer broke off."""
+def failed(error: BaseException | None, ledger: Ledger | None = None) -> Outcome:
+    """
+    Of an attempt that came to no answer, or whose answer broke off.
+
+    @param ledger: of the attempt, while it tells of no other.
+    """
     if isinstance(error, CancelledError) or not isinstance(error, Abort):
         return NOTHING
-    return FAILED if error.who is UPSTREAM and error.phase is not Phase.QUEUE else NOTHING
+    if error.who is not UPSTREAM or error.phase is Phase.QUEUE or error.phase is Phase.DEADLINE:
+        return NOTHING
+    if error.retry is ALWAYS and error.phase is None and (error.status == 503 or not error.error):
+        return NOTHING  # taken out of use, or draining: it has not looked at the request, and need not
+    if error.retry is IDEMPOTENT and ledger is not None and ledger.reused:
+        return NOTHING  # the connection was idle for longer than it keeps one
+    return FAILED

@@ -2,22 +2,22 @@
 How the requests of an upstream are shared out between the zones of its endpoints, before any of them is chosen.
 
 Rules
-- Zones stand in tiers: the gateway's own (C{prefer: own}), then each of C{order}, then all others together.  A tier gets
-  what those before it leave, but no more than it is well: the share of its weight that is left to it, times C{spill}.
-  So a tier of which less than 1/C{spill} is well gives some away, and one of which nothing is well gives all away.
+- Zones stand in tiers: the gateway's own (C{prefer: own}), then each of C{order}, then all others together.  A tier
+  gets what those before it leave, but no more than it is well: what is left of its weight, times C{spill}.  So a tier
+  of which less than 1/C{spill} is well gives some away, and one of which nothing is well gives all away.
 - With C{schedule} each zone gets its number, in proportion, and less where it is less well in that sense; a zone whose
   number is 0, or that has none, gets nothing, whatever happens.
-- An endpoint that would let a request wait, for all its connections are taken, hands on to the next tier that would not.
+- An endpoint that would let a request wait, for all its connections are taken, hands on to the next tier with room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Final
 
 from protogate.config import model
-from protogate.config.faults import ConfigFaults
+from protogate.config.faults import ConfigFaults, under
 from protogate.errors import ConfigError
 from protogate.message import Request
 from protogate.routing.balance import Smooth
@@ -37,33 +37,36 @@ def verify(upstreams: Iterable[model.Upstream], zone: str) -> None:
     @param zone: of the gateway.
     @raise ConfigFaults: some cannot.
     """
-    faults: list[ConfigError] = []
-    for index, upstream in enumerate(upstreams):
-        zones, at = upstream.zones, ("upstreams", index, "zones")
-        if zones is None:
-            continue
-        there = {endpoint.zone for endpoint in upstream.endpoints}
-        if zones.schedule:
-            if zones.order:
-                faults.append(ConfigError("a schedule says what each zone gets: remove one of them", (*at, "order")))
-            if not any(zones.schedule.values()):
-                faults.append(ConfigError("no zone gets anything", (*at, "schedule")))
-            for place, endpoint in enumerate(upstream.endpoints):
-                if endpoint.zone not in zones.schedule:
-                    where = ("upstreams", index, "endpoints", place, "zone")
-                    told = f'zone "{endpoint.zone}"' if endpoint.zone else "an endpoint without a zone"
-                    faults.append(ConfigError(f"{told} is not in the schedule; 0 there means nothing", where))
-        elif zones.prefer == "own" and not zone:
-            faults.append(ConfigError("which zone is the gateway's own? set gateway.zone", (*at, "prefer")))
-        if upstream.discovery is None:
-            named = [("schedule", name) for name in zones.schedule]
-            for key, name in [*named, *(("order", name) for name in zones.order)]:
-                if name not in there:
-                    faults.append(ConfigError(f'no endpoint is in zone "{name}"', (*at, key)))
-        if len(set(zones.order)) < len(zones.order):
-            faults.append(ConfigError("a zone stands there twice", (*at, "order")))
+    faults = [
+        under(fault, "upstreams", index)
+        for index, upstream in enumerate(upstreams)
+        if upstream.zones is not None
+        for fault in _faults(upstream, upstream.zones, zone)
+    ]
     if faults:
         raise ConfigFaults(faults)
+
+
+def _faults(upstream: model.Upstream, zones: model.Zones, zone: str) -> Iterator[ConfigError]:
+    if zones.schedule:
+        if zones.order:
+            yield ConfigError("a schedule says what each zone gets: remove one of the two", ("zones", "order"))
+        if not any(zones.schedule.values()):
+            yield ConfigError("no zone gets anything", ("zones", "schedule"))
+        for place, endpoint in enumerate(upstream.endpoints):
+            if endpoint.zone not in zones.schedule:
+                told = f'zone "{endpoint.zone}"' if endpoint.zone else "an endpoint without a zone"
+                yield ConfigError(f"{told} is not in the schedule; 0 there means nothing", ("endpoints", place, "zone"))
+    elif zones.prefer == "own" and not zone:
+        yield ConfigError("which zone is the gateway's own? set gateway.zone", ("zones", "prefer"))
+    if len(set(zones.order)) < len(zones.order):
+        yield ConfigError("a zone stands there twice", ("zones", "order"))
+    if upstream.discovery is None:
+        there = {endpoint.zone for endpoint in upstream.endpoints}
+        for key, names in (("order", zones.order), ("schedule", tuple(zones.schedule))):
+            for name in names:
+                if name not in there:
+                    yield ConfigError(f'no endpoint is in zone "{name}"', ("zones", key))
 
 
 class Tier:
@@ -140,7 +143,7 @@ class Tiers(Choice):
         count: Callable[[str], None],
     ) -> None:
         super().__init__([share for tier in tiers for share in tier.shares])
-        self._tiers = [(tier, made(tier.shares)) for tier in tiers if any([share for _, share in tier.shares])]
+        self._tiers = [(tier, made(tier.shares)) for tier in tiers if any(share for _, share in tier.shares)]
         self._of = {endpoint: choice for tier, choice in self._tiers for endpoint, _ in tier.shares}
         self._turns = Smooth([(choice, tier.part) for tier, choice in self._tiers], random)
         self._whole, self._count = whole, count

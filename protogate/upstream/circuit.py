@@ -1,0 +1,176 @@
+"""
+C{circuitBreaker} of an upstream: of each of its endpoints, or of all of it.
+
+Rules
+- An endpoint whose breaker is open gets nothing; one that is probed so many requests at a time from each process.  When
+  that leaves nobody, requests are refused at once: to ask those nevertheless is what a breaker is there against.
+- Where the upstream as a whole has one, every process lets through what it says, and the leader says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from protogate.message import Request, Response
+from protogate.promise import waits
+from protogate.upstream.breaker import Breaker, Door, State, Terms, refusal
+from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.judge import Entry, Judge, Office
+from protogate.upstream.seen import Seen
+
+BY: Final = "circuitBreaker"
+
+_log = Logger()
+Answer = Response | Deferred[Response]
+
+
+class EndpointBreakers(Judge):
+    """One for each endpoint."""
+
+    by = BY
+
+    def moved(self, entry: Entry, before: State) -> None:
+        """L{Judge}."""
+        tell(self.office, f"upstream {self.office.name}: the circuit breaker of {entry.at}", entry.breaker)
+
+    def handle(self, request: Request, ask: Callable[[Request], Answer]) -> Answer:
+        """Ask, or refuse it when breakers leave nobody to be asked."""
+        for endpoint in self.there:
+            if endpoint.share > 0.0 and endpoint.place.weight:
+                return ask(request)
+        shut = [entry.breaker for endpoint, entry in self.there.items() if endpoint.place.weight and _shut(endpoint)]
+        if not shut:
+            return ask(request)
+        self.office.count("breaker_refused")
+        first = min(shut, key=lambda breaker: breaker.due)
+        left = first.left(self.office.wheel.now())
+        return fail(refusal(f"upstream {self.office.name}, every endpoint", first.why, left))
+
+
+class UpstreamBreaker:
+    """One for all of an upstream; see L{Judge} for what its methods are."""
+
+    by = BY
+
+    def __init__(self, terms: Terms, office: Office) -> None:
+        self.office, self.terms = office, terms
+        self.breaker, self._door = Breaker(terms, office.wheel.now()), Door()
+        self._timer = office.wheel.timer(self._due)
+
+    def take(self, endpoints: Iterable[Endpoint]) -> None:
+        """Which there are does not matter."""
+
+    def fresh(self, endpoint: Endpoint, began: float) -> bool:
+        """Whether an attempt that began then says anything."""
+        return began >= self.breaker.since
+
+    def observe(self, endpoint: Endpoint, seen: Seen) -> None:
+        """In the process that leads: something was seen."""
+        breaker, now = self.breaker, self.office.wheel.now()
+        moves, state = breaker.moves, breaker.state
+        why = breaker.observe(seen, now)
+        if why:
+            breaker.trip(why, now)
+        if breaker.moves != moves:
+            self._tell(state)
+
+    def began(self, endpoint: Endpoint) -> None:
+        """An attempt begins: it was let through."""
+
+    def over(self, endpoint: Endpoint) -> None:
+        """It is over."""
+
+    def told(self, at: str, plain: Sequence[Any] | None) -> None:
+        """How it stands in the process that leads."""
+        if plain is not None:
+            self.breaker.take(plain, self.office.wheel.now())
+            self._door.set(self.breaker)
+
+    def led(self, leads: bool) -> None:
+        """Whether this process judges from now on."""
+        self._arm()
+
+    def change(self, terms: Terms) -> None:
+        """Judge by these from now on."""
+        self.terms = terms
+        self.breaker.change(terms)
+        self._door.set(self.breaker)
+
+    def stop(self) -> None:
+        """Judge no more."""
+        self._timer.end()
+        if self.office.leads:
+            self.office.post(BY, "", None, False)
+
+    def retire(self) -> None:
+        """Judge no more."""
+        self._timer.end()
+
+    def handle(self, request: Request, ask: Callable[[Request], Answer]) -> Answer:
+        """Ask, or refuse it."""
+        door = self._door
+        if not door.admits():
+            self.office.count("breaker_refused")
+            left = self.breaker.left(self.office.wheel.now())
+            return fail(refusal(f"upstream {self.office.name}", self.breaker.why, left))
+        if not door.probing:
+            return ask(request)
+        door.under += 1
+        answer = ask(request)
+        if waits(answer):
+            return answer.addBoth(self._probed)
+        return self._probed(answer)
+
+    def _probed(self, result: Any) -> Any:
+        self._door.under -= 1
+        return result
+
+    def _due(self) -> None:
+        if not self.office.leads:
+            return
+        breaker = self.breaker
+        moves, state = breaker.moves, breaker.state
+        breaker.turn(self.office.wheel.now())
+        if breaker.moves != moves:
+            self._tell(state)
+        else:
+            self._arm()
+
+    def _tell(self, before: State) -> None:
+        breaker = self.breaker
+        self._arm()
+        self._door.set(breaker)
+        moved = breaker.state is not before
+        self.office.post(BY, "", breaker.plain(self.office.wheel.now()), moved)
+        if moved:
+            tell(self.office, f"upstream {self.office.name}: its circuit breaker", breaker)
+
+    def _arm(self) -> None:
+        if self.breaker.due == inf or not self.office.leads:
+            self._timer.close()
+        else:
+            self._timer.set(self.breaker.due - self.office.wheel.now())
+
+
+def tell(office: Office, what: str, breaker: Breaker) -> None:
+    """Count, and say to people, what has become of a breaker."""
+    if breaker.state is State.OPEN:
+        office.count("breaker_opened")
+        seconds = breaker.due - breaker.since
+        _log.warn("{what} is open for {seconds:g} s: {why}", what=what, seconds=seconds, why=breaker.why)
+    elif breaker.state is State.CLOSED:
+        office.count("breaker_closed")
+        _log.info("{what} is closed", what=what)
+    elif breaker.state is State.PROBING:
+        office.count("breaker_probing")
+        _log.info("{what} is probed", what=what)
+
+
+def _shut(endpoint: Endpoint) -> bool:
+    held = endpoint.held
+    return "probes" in held or (BY in held and held[BY][0] <= 0.0)
