@@ -17,6 +17,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -83,41 +84,47 @@ class Failures:
 
 class Frozen:
     """
-    Stands for C{gc.freeze} and C{gc.unfreeze}.  A gateway that loads its configuration anew hides from the collector
-    what is there at that moment, and with it what the test leaves behind; and a test that shows everything to the
-    collector would make the collection after each further test a slow one.
+    Garbage is collected after each test, and is to be found in what the test made: all that was there before is frozen.
 
-    @ivar changed: whether somebody called either since the last L{collect}.
+    Freezing anew takes a look at everything there is, so it is done when the looks at what came since have taken as
+    long as that did the last time: what tests leave in caches and in reports would make each look a slower one.
+
+    It stands for C{gc.freeze} and C{gc.unfreeze}, too.  A gateway that loads its configuration anew hides from the
+    collector what is there at that moment, and with it what the test leaves behind: here it hides nothing, except in a
+    test that has shown everything to the collector before.
     """
 
     def __init__(self) -> None:
-        self.changed = False
+        self._shown, self._spent, self._whole = False, 0.0, 0.0
         self._freeze, self._unfreeze = gc.freeze, gc.unfreeze
         gc.freeze, gc.unfreeze = self.freeze, self.unfreeze
 
     def freeze(self) -> None:
-        """Hide everything from the collector."""
-        self.changed = True
-        self._freeze()
+        """Hide everything from the collector, in a test that has shown it."""
+        if self._shown:
+            self._freeze()
 
     def unfreeze(self) -> None:
         """Hide nothing."""
-        self.changed = True
+        self._shown = True
         self._unfreeze()
 
     def collect(self) -> None:
         """Collect garbage, wherever it is."""
-        if self.changed:
+        if self._shown or self._spent > self._whole:
             self.settle()
         else:
+            begun = time.thread_time()
             gc.collect()
+            self._spent += time.thread_time() - begun
 
     def settle(self) -> None:
         """What exists by now, and is no garbage, is left out of every collection to come, which is then quick."""
+        begun = time.thread_time()
         self._unfreeze()
         gc.collect()
         self._freeze()
-        self.changed = False
+        self._shown, self._spent, self._whole = False, 0.0, time.thread_time() - begun
 
 
 frozen = Frozen()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from twisted.python.usage import UsageError
 from protogate.process.supervisor import Supervisor
 from protogate.service import GatewayService
 from protogate.tap import ForegroundGateway, ForegroundSupervisor, Options, makeService
-
-
-@pytest.fixture(autouse=True)
-def unfrozen() -> Iterator[None]:
-    yield
-    gc.unfreeze()
 
 
 def options(*arguments: str) -> Options:
@@ -43,6 +36,7 @@ def test_a_configuration_is_needed() -> None:
 def test_a_service_is_made_before_anything_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')
+    gc.unfreeze()
     service = makeService(options("-c", str(path)))
     assert isinstance(service, GatewayService)
     assert service.addresses == {}
