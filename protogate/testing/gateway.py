@@ -36,6 +36,7 @@ from protogate.testing.names import Names
 from protogate.testing.reactor import MemoryReactor
 from protogate.testing.transport import ALL, HIGH, Link
 from protogate.testing.upstream import Raw, Script, Upstream
+from protogate.upstream.board import Board
 
 Source = Mapping[str, Any] | str
 """A configuration: as the mapping it means, or as the text of a file."""
@@ -60,7 +61,13 @@ class MemoryGateway:
     """
 
     def __init__(
-        self, config: Source, *, most: int = ALL, high: int = HIGH, reactor: MemoryReactor | None = None
+        self,
+        config: Source,
+        *,
+        most: int = ALL,
+        high: int = HIGH,
+        reactor: MemoryReactor | None = None,
+        board: Board | None = None,
     ) -> None:
         """
         Build and start.
@@ -68,6 +75,7 @@ class MemoryGateway:
         @param most: bytes that each step carries; 1 shows every message byte by byte to everybody.
         @param high: size of all send buffers.
         @param reactor: to run on; None = one of its own, with these.
+        @param board: what it tells other processes of the same gateway (L{protogate.testing.boards}).
         @raise ConfigFaults: the configuration has faults.
         """
         self.reactor = MemoryReactor(most, high) if reactor is None else reactor
@@ -77,8 +85,9 @@ class MemoryGateway:
         try:
             self.write(config)
             self.service = _Watched(
-                str(self._path), build(str(self._path)), self.reactor, now=None, signals=False, dns=self.names
-            )
+                str(self._path), build(str(self._path)), self.reactor, now=None, signals=False, dns=self.names,
+                board=board,
+            )  # fmt: skip
             self.records: list[Record] = []
             self.service.records = self.records
             self.service.startService()
