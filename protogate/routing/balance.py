@@ -4,8 +4,10 @@ Who is next: smooth weighted round robin, and the sticky choice by a stable hash
 Rules
 - Weights are whole numbers from 0.  Who weighs 0 is never chosen; who alone weighs more is always chosen.
 - L{Smooth}: any window of Σw choices (w divided by their greatest common divisor) holds each item exactly w times, and
-  the choices of one item are spread over the window.  Where the sequence starts is random, so that many workers that
-  start at once do not all turn to the same item first.
+  the choices of one item are spread over the window.  In a run of any other length no item has 1 + ln n choices more or
+  fewer than its share, n being the number of items; so k changes of items or weights cost k + 1 times that at most, and
+  mostly far less, for each sequence begins by itself.  Where it starts is random, so that many workers that start at
+  once do not all turn to the same item first.
 - L{Sticky}: the same key gives the same item in every process.  When weights or items change, only keys move that have
   to: to what gained, or from what lost.
 """

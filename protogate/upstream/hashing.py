@@ -25,6 +25,7 @@ from protogate.message import Request
 from protogate.routing.rendezvous import Rendezvous
 from protogate.upstream.choice import Choice, Shares, Weighted
 from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.verdicts import where
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -70,7 +71,7 @@ class Hash(Choice):
         self._bound, self._count = bound, count
         self._shares = {endpoint: share for endpoint, share in shares if share}
         self._total = sum(self._shares.values())
-        self._rendezvous = Rendezvous([(each, _name(each), share) for each, share in self._shares.items()])
+        self._rendezvous = Rendezvous([(each, where(each), share) for each, share in self._shares.items()])
         self._weighted = Weighted(shares, random)
 
     def pick(self, request: Request) -> Endpoint | None:
@@ -105,8 +106,3 @@ class Hash(Choice):
     def _room(self, endpoint: Endpoint, most: float) -> bool:
         """@param most: requests that each unit of share may have."""
         return endpoint.pool.load < ceil(most * self._shares[endpoint])
-
-
-def _name(endpoint: Endpoint) -> str:
-    """What it is called in every process: where it is, and who it must be there."""
-    return " ".join((endpoint.address, endpoint.place.key[2]))

@@ -13,15 +13,15 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 from protogate.upstream.endpoint import Endpoint
 from protogate.wheel import Wheel
 
 FLOOR: Final = 0.1
-STEPS: Final = 20
-LEAST: Final = 0.1
-"""Seconds from one step to the next, at least."""
+STEPS: Final = 18
+"""From there to all: of a twentieth each."""
 
 
 class Warming:
@@ -40,19 +40,21 @@ class Warming:
         """Notice who is new, well again, or gone."""
         now, before = self._now(), self._known
         known: dict[Endpoint, float] = {}
-        cold = False
+        step = self.seconds / STEPS
+        next_ = inf
         for endpoint in endpoints:
             if not endpoint.up:
                 continue
             since = before.get(endpoint, now if self._begun else 0.0)
             if since and now - since >= self.seconds:
                 since = 0.0
+            if since:
+                next_ = min(next_, step - (now - since) % step)
             known[endpoint] = since
-            cold = cold or since != 0.0
         self._known = known
         self._begun = self._begun or bool(endpoints)
-        if cold:
-            self._timer.set(max(self.seconds / STEPS, LEAST))
+        if next_ < inf:
+            self._timer.set(next_)
         else:
             self._timer.clear()
 
@@ -61,7 +63,7 @@ class Warming:
         since = self._known.get(endpoint, 0.0)
         if not since:
             return 1.0
-        return max(int((FLOOR + (1.0 - FLOOR) * (self._now() - since) / self.seconds) * STEPS) / STEPS, FLOOR)
+        return FLOOR + (1.0 - FLOOR) * min(int((self._now() - since) * STEPS / self.seconds) / STEPS, 1.0)
 
     def stop(self) -> None:
         """There will be no change any more."""

@@ -1,0 +1,79 @@
+"""Endpoints to choose among, whose load a test sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from fake_upstream import Time
+
+from protogate.config import model
+from protogate.message import Request
+from protogate.upstream.election import Election
+from protogate.upstream.endpoint import Endpoint, place
+
+
+class Load:
+    """As much of a pool as a choice looks at."""
+
+    def __init__(self) -> None:
+        self.load = 0
+        self.full = self.draining = False
+
+
+def endpoint(number: int, weight: int = 100, zone: str = "") -> Endpoint:
+    pool: Any = Load()
+    return Endpoint(place(f"http://10.0.0.{number}:80", weight, zone), pool)
+
+
+def endpoints(*weights: int, zone: str = "", first: int = 1) -> list[Endpoint]:
+    return [endpoint(first + index, weight, zone) for index, weight in enumerate(weights)]
+
+
+def request(key: str = "") -> Request:
+    made = Request(b"GET", b"/")
+    made.key = key
+    return made
+
+
+class Poll:
+    """An election on a clock that stands still."""
+
+    def __init__(self, among: Sequence[Endpoint], seed: int = 1, zone: str = "", **config: Any) -> None:
+        self.time = Time()
+        self.counted = self.time.counted
+        self.election = Election(Random(seed), self.counted.append, self.time.wheel)
+        self.among = list(among)
+        self.election.arrange(self.among)
+        self.settle(zone, **config)
+
+    def settle(self, zone: str = "", **config: Any) -> None:
+        self.election.settle(model.Upstream(name="up", **config), zone)
+
+    def arrange(self, among: Sequence[Endpoint] | None = None) -> None:
+        if among is not None:
+            self.among = list(among)
+        self.election.arrange(self.among)
+
+    def pick(self, key: str = "") -> Endpoint | None:
+        return self.election.pick(request(key))
+
+    def counts(self, times: int) -> dict[str, int]:
+        """How often each endpoint is chosen, by the last part of its address."""
+        return Counter(short(self.pick()) for _ in range(times))
+
+    def owners(self, keys: Sequence[str]) -> dict[str, str]:
+        """Whom each key belongs to."""
+        return {key: short(self.pick(key)) for key in keys}
+
+
+def short(chosen: Endpoint | None) -> str:
+    """C{3} for C{10.0.0.3:80}."""
+    return "nobody" if chosen is None else chosen.address.removeprefix("10.0.0.").removesuffix(":80")
+
+
+def holding(one: Endpoint, share: float) -> None:
+    """Somebody leaves the endpoint so much."""
+    one.hold("outliers", share, "because")
