@@ -68,6 +68,7 @@ class MemoryGateway:
         high: int = HIGH,
         reactor: MemoryReactor | None = None,
         board: Board | None = None,
+        names: Names | None = None,
     ) -> None:
         """
         Build and start.
@@ -76,10 +77,11 @@ class MemoryGateway:
         @param high: size of all send buffers.
         @param reactor: to run on; None = one of its own, with these.
         @param board: what it tells other processes of the same gateway (L{protogate.testing.boards}).
+        @param names: whom to ask for addresses; None = one of its own.
         @raise ConfigFaults: the configuration has faults.
         """
         self.reactor = MemoryReactor(most, high) if reactor is None else reactor
-        self.names = Names({"localhost": ["127.0.0.1"]})
+        self.names = Names({"localhost": ["127.0.0.1"]}) if names is None else names
         self._folder = tempfile.TemporaryDirectory(prefix="protogate-testing-")
         self._path = Path(self._folder.name, "gateway.yaml")
         try:

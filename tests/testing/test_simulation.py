@@ -48,7 +48,7 @@ from protogate.testing.simulation.chance import EPOCH, replayed
 from protogate.testing.simulation.gallery import PICTURES, draw
 from protogate.testing.simulation.network import Hours, QuickReactor
 from protogate.testing.simulation.run import Broken
-from protogate.testing.simulation.stories import a_dead_endpoint, weighted_shares
+from protogate.testing.simulation.stories.endpoints import a_dead_endpoint, weighted_shares
 
 A = Server("a", "http://10.0.0.1:80", Conduct(latency=Always(0.02)))
 B = Server("b", "http://10.0.0.2:80", Conduct(latency=Always(0.02)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from protogate.testing.simulation.picture import picture
-from protogate.testing.simulation.stories import a_dead_endpoint
+from protogate.testing.simulation.stories.endpoints import a_dead_endpoint
 from protogate.testing.simulation.story import Teller
 from protogate.testing.simulation.world import tell
 

@@ -67,7 +67,7 @@ def check(teller: Teller, seed: int) -> Tale:
 
 def again(teller: Teller, seed: int) -> str:
     """How to repeat it."""
-    module = "" if teller.__module__ == OWN else f" --stories {teller.__module__}"
+    module = "" if teller.__module__.startswith(OWN) else f" --stories {teller.__module__}"
     return f"again: {COMMAND}{module} --story {teller.__name__} --seed {seed}"
 
 

@@ -89,7 +89,7 @@ class Server:
     """
     One endpoint.
 
-    @ivar url: as in the configuration; the scheme says which protocol.
+    @ivar url: as in the configuration; the scheme says which protocol, unless C{protocol} names a codec.
     @ivar conduct: at first; the timeline changes it.
     @ivar weight: @ivar zone: for L{protogate.testing.simulation.config.gateway}.
     """
@@ -99,6 +99,7 @@ class Server:
     conduct: Conduct = Conduct()
     weight: int = 100
     zone: str = ""
+    protocol: str = ""
 
 
 @dataclass(slots=True)
@@ -169,7 +170,10 @@ class Origin:
         self._port: IListeningPort | None = None
         self._body = b"x" * 65536
         self._mark = self.server.name.encode("ascii")
-        self._door = Door(self, find(IStreamCodec, address.SCHEMES[where.scheme].codec or where.scheme))
+        known = address.SCHEMES.get(where.scheme)
+        self._door = Door(
+            self, find(IStreamCodec, self.server.protocol or (where.scheme if known is None else known.codec))
+        )
         self._listen()
         if self.server.conduct.reach is not Reach.UP:
             self.become(self.server.conduct)
@@ -218,9 +222,9 @@ class Origin:
         conduct = self.conduct
         work = Work(request)
         work.answer = Deferred(lambda _: self._forsaken(work))
+        seen.check = request.path == self.health
         if conduct.reach in (Reach.SILENT, Reach.MUTE):
             return work.answer
-        seen.check = request.path == self.health
         if seen.check:
             work.fate = "health"
             self._soon(0.0, work)

@@ -125,7 +125,7 @@ class Story:
     @ivar events: in any order.
     @ivar holds: what must hold beside L{protogate.testing.simulation.holds.ALWAYS}.
     @ivar seconds: for which clients come; then all that is under way is waited for.
-    @ivar hosts: what the name server knows at first.
+    @ivar hosts: what the name server knows at first; C{ttl} is for how many seconds its answers are good.
     @ivar redis: C{(host, port)} where a Redis listens; None = there is none.
     @ivar health: the path of health checks.
     """
@@ -137,6 +137,7 @@ class Story:
     holds: Sequence[Hold] = ()
     seconds: float = 30.0
     hosts: Mapping[str, list[str]] = field(default_factory=dict)
+    ttl: int = 60
     redis: tuple[str, int] | None = None
     health: str = "/health"
 

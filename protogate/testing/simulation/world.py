@@ -21,6 +21,7 @@ from protogate.governance.gcrascript import GCRA
 from protogate.governance.quotascript import QUOTA
 from protogate.message import Request
 from protogate.testing.gateway import MemoryGateway, Source
+from protogate.testing.names import Names
 from protogate.testing.redis import RedisServer, gcra, quota
 from protogate.testing.simulation.chance import dice, replayed
 from protogate.testing.simulation.clients import Crowd
@@ -51,7 +52,7 @@ class World:
     @ivar gateway: the L{MemoryGateway}.
     @ivar reactor: its reactor.
     @ivar names: its name server.
-    @ivar redis: where the story has one.
+    @ivar redis: listens where the story says so.
     @ivar origins: the servers at work, by name.
     @ivar crowds: the clients at work.
     @ivar tale: what happened so far.
@@ -61,9 +62,9 @@ class World:
         self.story, self.reactor = story, reactor
         self.tale = tale = Tale(story, seed)
         self._zero = reactor.seconds()
-        self.redis: RedisServer | None = None
+        self.names = Names({"localhost": ["127.0.0.1"], **story.hosts}, ttl=story.ttl)
+        self.redis = RedisServer(reactor.seconds, {GCRA: gcra, QUOTA: quota})
         if story.redis is not None:
-            self.redis = RedisServer(reactor.seconds, {GCRA: gcra, QUOTA: quota})
             reactor.listenTCP(story.redis[1], self.redis, interface=story.redis[0])
         wheel = Wheel(reactor, 1.0)
         context = Context(wheel, timeouts=_OFF)
@@ -77,13 +78,11 @@ class World:
         self._ends: list[Callable[[], None]] = [wheel.stop]
         self._observe()
         try:
-            self.gateway = MemoryGateway(story.config, reactor=reactor)
+            self.gateway = MemoryGateway(story.config, reactor=reactor, names=self.names)
         except BaseException:
             self._close()
             raise
         tale.records = self.gateway.records
-        self.names = self.gateway.names
-        self.names.hosts.update(story.hosts)
         listeners = {each.name: (each.address) for each in self.gateway.service.built.config.listeners}
         self.crowds = []
         for index, clients in enumerate(story.clients):

@@ -1,0 +1,16 @@
+"""
+The stories that the gateway's own mechanisms are tried with; each seed tells another one of its kind.
+
+Rules
+- What a story expects is what the documentation says of the mechanism, no more.
+- Where chance decides (whose share, which latency), the bounds are wide enough for a thousand seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protogate.testing.simulation.stories import anything, endpoints, modules
+from protogate.testing.simulation.story import Teller
+
+STORIES: Final[tuple[Teller, ...]] = (*endpoints.STORIES, *modules.STORIES, *anything.STORIES)

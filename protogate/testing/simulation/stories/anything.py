@@ -1,0 +1,92 @@
+"""Anything goes: all that may happen to endpoints at once, under any policy, with clients of all kinds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from protogate.testing.simulation.clients import Clients
+from protogate.testing.simulation.servers import Conduct, Reach, Server
+from protogate.testing.simulation.stories.common import HEALTH, PROTOCOLS, QUICK
+from protogate.testing.simulation.story import Become, Event, Pause, Reload, Story, gateway
+from protogate.testing.simulation.waits import Between, Spread
+
+SECONDS: Final = 15.0
+
+
+def _conduct(dice: Random) -> dict[str, Any]:
+    """What a server may become."""
+    part = dice.choice((0.1, 0.5, 1.0))
+    return dice.choice(
+        (
+            {"reach": dice.choice(tuple(Reach))},
+            {"errors": part, "status": dice.choice((500, 502, 503, 429))},
+            {"hangs": part},
+            {"stalls": part},
+            {"breaks": part},
+            {"latency": Spread(dice.choice((0.005, 0.1, 1.0)), dice.uniform(0.1, 1.5))},
+            {"slots": dice.randint(1, 5), "notices": dice.random() < 0.5},
+            {"well": False},
+            {"size": dice.choice((0, 1, 5000, 200_000))},
+        )
+    )
+
+
+def policies(dice: Random) -> dict[str, Any]:
+    """Some settings of an upstream."""
+    chosen: dict[str, Any] = {"timeouts": QUICK, "pool": {"maxPerEndpoint": dice.choice((1, 3, 100)), "queue": 20}}
+    if dice.random() < 0.6:
+        chosen["healthCheck"] = HEALTH
+    return chosen
+
+
+def anything(dice: Random) -> Story:
+    """Whatever happens: each request ends once, with one record, and nothing is left behind."""
+    protocol = dice.choice(PROTOCOLS)
+    servers = [
+        Server(
+            chr(97 + index),
+            f"http://10.0.0.{index + 1}:8000",
+            weight=dice.choice((0, 1, 100)),
+            protocol=protocol,
+        )
+        for index in range(dice.randint(1, 6))
+    ]
+    servers[0] = replace(servers[0], weight=100)
+    upstream = {"protocol": protocol}
+
+    def config() -> dict[str, Any]:
+        chosen = dice.sample(servers, dice.randint(1, len(servers)))
+        return gateway(chosen, upstream={**policies(dice), **upstream})
+
+    events: list[Event] = []
+    for _ in range(dice.randint(1, 20)):
+        at, server = dice.uniform(0.5, SECONDS - 2), dice.choice(servers).name
+        if dice.random() < 0.15:
+            events.append(Pause(at, server, dice.uniform(0.05, 3)))
+        elif dice.random() < 0.15:
+            events.append(Reload(at, config()))
+        else:
+            changes = _conduct(dice)
+            events.append(Become(at, server, **changes))
+            if dice.random() < 0.7:
+                usual = {name: getattr(Conduct(), name) for name in changes}
+                events.append(Become(at + dice.uniform(0.1, 5), server, **usual))
+    kinds = [
+        Clients(
+            rate=dice.uniform(2, 15),
+            name=name,
+            protocol=name,
+            patience=dice.choice((None, Between(0.05, 3.0))),
+            retries=dice.choice((0, 0, 2)),
+            method=dice.choice(("GET", "POST", "PUT")),
+            size=dice.choice((0, 10, 100_000)),
+            targets=("/7/simulated",),
+        )
+        for name in dice.sample(PROTOCOLS, dice.randint(1, 3))
+    ]
+    return Story(config(), servers, kinds, events, seconds=SECONDS)
+
+
+STORIES: Final = (anything,)
