@@ -5,28 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IModule, IModuleFactory
-from protogate.message import Peer, Request
-from protogate.wheel import Wheel
+from protogate.testing import exchange as exchanges
 
 
-class FakeExchange:
-    """What modules, conditions and templates ask of an exchange."""
-
-    def __init__(self, method=b"GET", target=b"/", headers=(), authority=b"shop.test", ip="192.0.2.1"):
-        self.clock = Clock()
-        self.wheel = Wheel(self.clock)
-        self.request = Request(method, target, headers, authority=authority)
-        self.source = Peer(ip, 40000)
-        self.identity = self.route = self.target = self.response = self.error = None
-        self.id, self.trace = "1" * 32, "2" * 32
-        self.gateway = SimpleNamespace(name="edge-1", zone="PRO")
-        self.ledger = Ledger(1.0)
-        self.notes = {}
+def an_exchange(method=b"GET", target=b"/", headers=(), authority=b"shop.test", ip="192.0.2.1"):
+    """A real one: compiled modules take no other."""
+    return exchanges.exchange(method=method, target=target, headers=headers, authority=authority, ip=ip)
 
 
 @implementer(IModule)
@@ -67,10 +54,10 @@ def finder(*factories):
 
 @pytest.fixture
 def exchange():
-    return FakeExchange()
+    return an_exchange()
 
 
 @pytest.fixture
 def fakes():
-    """The classes above."""
-    return SimpleNamespace(Exchange=FakeExchange, Module=FakeModule, Factory=FakeFactory, finder=finder)
+    """What is above."""
+    return SimpleNamespace(Exchange=an_exchange, Module=FakeModule, Factory=FakeFactory, finder=finder)
