@@ -54,7 +54,7 @@ def test_only_keys_move_that_have_to() -> None:
 
 def test_whose_item_goes_moves_to_the_next_in_its_own_order() -> None:
     all_, without = made(a=1, b=1, c=1, d=1), made(a=1, c=1, d=1)
-    heirs = Counter()
+    heirs: Counter[str] = Counter()
     for key in KEYS:
         order = all_.order(key)
         assert order[0] == all_.pick(key)

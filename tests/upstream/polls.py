@@ -8,24 +8,43 @@ from random import Random
 from typing import Any
 
 from fake_upstream import Time
+from twisted.internet.defer import CancelledError, Deferred
 
 from protogate.config import model
+from protogate.config.model import PoolSettings
 from protogate.message import Request
 from protogate.upstream.election import Election
 from protogate.upstream.endpoint import Endpoint, place
+from protogate.upstream.pool import Pool
 
 
-class Load:
-    """As much of a pool as a choice looks at."""
+class Nowhere:
+    """Attempts to connect that never end."""
 
-    def __init__(self) -> None:
-        self.load = 0
-        self.full = self.draining = False
+    def connect(self, ready: object, times: object) -> Deferred[None]:
+        return Deferred()
 
 
 def endpoint(number: int, weight: int = 100, zone: str = "") -> Endpoint:
-    pool: Any = Load()
+    pool = Pool(Nowhere(), Time(queue=0.0).context, PoolSettings(queue=1_000_000))
     return Endpoint(place(f"http://10.0.0.{number}:80", weight, zone), pool)
+
+
+def load(one: Endpoint, many: int) -> None:
+    """Give its pool so many requests, which it never gets rid of."""
+    pool = one.pool
+    while pool.load < many:
+        answer = pool.handle(request())
+        assert isinstance(answer, Deferred)
+        answer.addErrback(lambda failure: failure.trap(CancelledError) and None)
+    while pool.load > many:
+        next(reversed(pool._waiting)).cancel()
+
+
+def fill(one: Endpoint) -> None:
+    """Leave no room for a request that would not wait."""
+    one.pool.settings = PoolSettings(max_per_endpoint=1)
+    load(one, 1)
 
 
 def endpoints(*weights: int, zone: str = "", first: int = 1) -> list[Endpoint]:

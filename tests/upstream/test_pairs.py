@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polls import Poll, endpoints, request, short
+from polls import Poll, endpoints, load, request, short
 
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.latency import DECAY, PENALTY, Latencies
@@ -18,25 +17,23 @@ from protogate.upstream.pairs import LeastRequest, PeakEwma
 
 
 def loaded(among: list[Endpoint], *loads: int) -> list[Endpoint]:
-    for each, load in zip(among, loads, strict=True):
-        pool: Any = each.pool
-        pool.load = load
+    for each, many in zip(among, loads, strict=True):
+        load(each, many)
     return among
 
 
 def held(poll: Poll, turns: int, under_way: int) -> dict[str, float]:
     """What each endpoint has under way on the average, when so many requests always are, and the oldest ends first."""
-    queue: list[Any] = []
+    queue: list[Endpoint] = []
     seen: Counter[str] = Counter()
     for turn in range(turns):
         chosen = poll.pick()
         assert chosen is not None
-        pool: Any = chosen.pool
-        pool.load += 1
+        load(chosen, chosen.pool.load + 1)
         queue.append(chosen)
         if len(queue) > under_way:
-            pool = queue.pop(0).pool
-            pool.load -= 1
+            first = queue.pop(0)
+            load(first, first.pool.load - 1)
         if turn > under_way:
             seen.update({short(each): each.pool.load for each in poll.among})
     return {name: count / (turns - under_way - 1) for name, count in seen.items()}
@@ -70,6 +67,7 @@ def test_what_is_under_way_follows_the_weights() -> None:
     assert abs(seen["3"] - 30) < 1.5
 
 
+@pytest.mark.interpreted
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=9), st.integers())
 def test_two_are_drawn_by_weight_and_differ(weights: list[int], seed: int) -> None:
@@ -91,11 +89,12 @@ def test_two_are_drawn_by_weight_and_differ(weights: list[int], seed: int) -> No
     assert len(drawn) == (50 if sum(1 for weight in weights if weight) > 1 else 0)
 
 
+@pytest.mark.interpreted
 def test_both_are_drawn_in_proportion() -> None:
     shares = list(zip(endpoints(1, 2, 7), (1, 2, 7), strict=True))
     drawn: Counter[tuple[int, int]] = Counter()
     pairs = LeastRequest(shares, Random(3))
-    pairs.better = lambda one, two: drawn.update([(one, two)]) or one  # type: ignore[method-assign, func-returns-value]
+    pairs.better = lambda one, two: drawn.update([(one, two)]) or one  # type: ignore[method-assign]
     for _ in range(10_000):
         pairs.pick(request())
     for (one, two), weights in {(0, 2): (1, 7, 9), (2, 0): (7, 1, 3), (2, 1): (7, 2, 3), (1, 2): (2, 7, 8)}.items():

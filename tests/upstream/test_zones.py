@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polls import Poll, endpoint, endpoints, holding, request, short
+from polls import Poll, endpoint, endpoints, fill, holding, request, short
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
@@ -105,13 +105,11 @@ def test_a_gateway_of_another_zone_uses_all_alike() -> None:
 
 def test_an_endpoint_without_room_hands_on_to_the_next_zone() -> None:
     one = zoned(both(2), order=("B",))
-    pool: Any = one.among[0].pool
-    pool.full = True
+    fill(one.among[0])
     assert by_zone(one, 100) == {"A": 50, "B": 50}
     assert one.counted == ["zone_spilled"] * 50
     for each in one.among:
-        pool = each.pool
-        pool.full = True
+        fill(each)
     assert by_zone(one, 100) == {"A": 100}, "to wait there is no better"
 
 
