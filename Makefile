@@ -19,11 +19,12 @@ RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk h2load:nghttp2-client strace
 # those of e2e that measure.
 COMPILED := build/compiled
 SOURCE = hatch_build.py pyproject.toml $(shell find protogate codecs twisted -type f ! -name '*.pyc' ! -name dropin.cache)
-SEAMS = $(addprefix tests/,cases conformance exchange/test_exchange.py identity mini_codec observe/test_record.py observe/test_tally.py \
-    $(addprefix governance/test_,$(addsuffix .py,accesslist addresponseheader basicauth bodylimit cors gcra identity_cache \
-    jwtauth keyauth leases over_codecs ratelimit rbac removeheader rewritepath setrequestheader)) ordered protogate_http protogate_sotp upstream test_body.py test_compiled.py test_halves.py test_interop.py test_promise.py \
-    test_release.py test_wheel.py $(addsuffix .py,$(addprefix e2e/test_, \
-    clients curl grpc_sotp nginx_upstream reload translation tunnels upgrade websocket)))
+SEAMS = $(addprefix tests/,cases conformance exchange/test_exchange.py identity mini_codec observe/test_record.py \
+    observe/test_tally.py ordered protogate_http protogate_sotp upstream test_body.py test_compiled.py test_halves.py \
+    test_interop.py test_promise.py test_release.py test_wheel.py $(addsuffix .py,$(addprefix e2e/test_, \
+    clients curl grpc_sotp nginx_upstream reload translation tunnels upgrade websocket)) \
+    $(addsuffix .py,$(addprefix governance/test_,accesslist addresponseheader basicauth bodylimit cors gcra identity_cache \
+    jwtauth keyauth leases over_codecs ratelimit rbac removeheader rewritepath setrequestheader)))
 
 # What runs on a reactor, and in gateways, of another kind than everything else does; without those that measure.
 REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py $(addsuffix .py,$(addprefix e2e/test_, \

@@ -16,8 +16,9 @@ Columns
 --instructions counts what is done instead of how long it takes, with callgrind: the same on each run, whatever else the
 machine does, so that small changes show.
 
-The last row is a chain of ten, as a site may have it, all in one.  Its bound is L{CHAIN_LIMIT}; exit status 1 means
-that it does not hold, or that a module has no row.
+The last rows are a chain of ten, as a site may have it, all in one: alone, as the rows above, and in a whole gateway
+under load (L{chain}), which is where it runs.  There its bound holds, L{CHAIN_LIMIT}; exit status 1 means that it does
+not, or that a module has no row.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 
 import callgrind
+import chain
 import configuration
 import credentials
 import report
@@ -49,6 +52,8 @@ from protogate.governance.stages import PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM,
 from protogate.interfaces import ILiveModule, IModuleFactory
 from protogate.message import Field, Response
 from protogate.plugins import find, names
+from protogate.release import compiled
+from protogate.testing.bodies import Taker
 from protogate.testing.exchange import exchange
 from protogate.testing.means import FakeMeans
 from protogate.testing.reactor import MemoryReactor
@@ -88,6 +93,9 @@ class Setting:
     @ivar request: what the exchange is asked with, see L{protogate.testing.exchange.exchange}.
     @ivar fields: further ones of the request.
     @ivar note: what one has to know.
+    @ivar module: its name, where one has several rows; empty = the row's.
+    @ivar answer: fields of the answer.
+    @ivar read: the body of the answer is read to its end, the first times.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -95,6 +103,9 @@ class Setting:
     request: Mapping[str, Any] = field(default_factory=dict)
     fields: Sequence[Field] = ()
     note: str = ""
+    module: str = ""
+    answer: Sequence[Field] = ANSWER
+    read: bool = False
 
 
 SETTINGS: Final[dict[str, Setting]] = {
@@ -103,6 +114,14 @@ SETTINGS: Final[dict[str, Setting]] = {
     "basicAuth": Setting({"users": {"file": "FOLDER/users"}}, note="a password that is remembered"),
     "bodyLimit": Setting({"request": "1MiB", "response": "10MiB"}),
     "cache": Setting({}, note="nothing is kept yet: the upstream is asked"),
+    "cache: a hit": Setting(
+        {},
+        request={"response_body": b"x" * 200},
+        note="what is kept is answered",
+        module="cache",
+        answer=((b"date", formatdate(usegmt=True).encode()), (b"cache-control", b"public, max-age=86400")),
+        read=True,
+    ),
     "compress": Setting(
         {},
         fields=((b"accept-encoding", b"gzip"),),
@@ -112,6 +131,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "concurrencyLimit": Setting({"limit": 1_000_000}),
     "cors": Setting({"origins": ["https://shop.example"], "credentials": True}),
     "decompress": Setting({"request": True}, note="a request without content"),
+    "degrade": Setting({"give": [{"answer": {"text": "later"}}]}, note="the upstream answers"),
     "errorPage": Setting({"pages": [{"statuses": [404], "text": "none"}]}, note="no error"),
     "faultInject": Setting({"abort": 503, "ratio": 0.001}, note="hits nobody"),
     "forwardAuth": Setting(
@@ -184,7 +204,8 @@ class Chain:
         """So many."""
         fields, setting = (*FIELDS, *self._setting.fields), self._setting
         made = [
-            exchange(PRE_RESPONSE, headers=fields, response_headers=ANSWER, **setting.request) for _ in range(count)
+            exchange(PRE_RESPONSE, headers=fields, response_headers=setting.answer, **setting.request)
+            for _ in range(count)
         ]
         asked: list[Asked] = []
         for each in made:
@@ -210,6 +231,11 @@ class Chain:
             result = run(stage, made)
             if isinstance(result, Deferred):
                 self._reactor.run()
+        if self._setting.read and made.promised()[1]:
+            made.response = response
+            for function in made.promised()[1]:
+                response = function(made) or response
+            Taker(response.body)
 
     def spend(self, exchanges: Sequence[Asked]) -> float:
         """Seconds of CPU for all of them."""
@@ -260,7 +286,7 @@ def entry(name: str, folder: Path, condition: str = "true") -> dict[str, Any]:
     """As the configuration has it."""
     setting = SETTINGS[name]
     params = _placed(setting.params, folder)
-    return {"name": name, "stage": setting.stage, "condition": condition, "actionParam": params}
+    return {"name": setting.module or name, "stage": setting.stage, "condition": condition, "actionParam": params}
 
 
 def _placed(value: Any, folder: Path) -> Any:
@@ -285,16 +311,16 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
         ten = [entry(each, folder) for each in CHAIN]
         chains[TEN, "off"] = Chain([each | {"condition": NEVER} for each in ten], Setting())
         chains[TEN, "on"] = Chain(ten, Setting())
-        for chain in chains.values():
-            chain.warm()
+        for one in chains.values():
+            one.warm()
         found: dict[tuple[str, str], list[float]] = {key: [] for key in chains}
         gc.collect()
         gc.freeze()
         for _ in range(rounds):
-            for key, chain in chains.items():
-                made = chain.exchanges(exchanges)
+            for key, one in chains.items():
+                made = one.exchanges(exchanges)
                 gc.disable()
-                found[key].append(chain.spend(made) / exchanges * 1e6)
+                found[key].append(one.spend(made) / exchanges * 1e6)
                 gc.enable()
         base = least(found["", "nothing"])
         rows: list[tuple[object, ...]] = [("module", "off", "on", "Deferreds", "")]
@@ -302,10 +328,12 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
             off, on = (least(found[each, how]) - base for how in ("off", "on"))
             note = SETTINGS[each].note if each in SETTINGS else ", ".join(CHAIN)
             rows.append((each, f"{off:.2f}", f"{on:.2f}", f"{chains[each, 'on'].deferreds():g}", note))
-        for chain in chains.values():
-            chain.stop()
-        title = "What modules cost, in µs of CPU for each exchange"
-        return Table("modules", title, rows), least(found[TEN, "on"]) - base
+        for one in chains.values():
+            one.stop()
+        real = chain.cost(ten, rounds)
+        rows.append((f"{TEN}, in a gateway", "", f"{real:.2f}", "", "between all else that a request needs"))
+        title = f"What modules cost, in µs of CPU for each exchange{' (compiled)' if compiled() else ''}"
+        return Table("compiled" if compiled() else "modules", title, rows), real
 
 
 # -- under valgrind
@@ -327,16 +355,16 @@ def child(chosen: Sequence[str]) -> None:
     """In a child: count each row."""
     with tempfile.TemporaryDirectory() as name:
         chains = chains_of(chosen, Path(name))
-        for chain in chains.values():
-            chain.warm()
+        for one in chains.values():
+            one.warm()
         gc.collect()
         gc.freeze()
-        for row, chain in chains.items():
-            made = chain.exchanges(COUNTED)
+        for row, one in chains.items():
+            made = one.exchanges(COUNTED)
             with callgrind.counted(row):
-                chain.spend(made)
-        for chain in chains.values():
-            chain.stop()
+                one.spend(made)
+        for one in chains.values():
+            one.stop()
 
 
 def counts(chosen: Sequence[str], keep: str = "") -> Table:
@@ -365,7 +393,7 @@ def main() -> int:
     parser.add_argument("--keep", default="", metavar="FILE", help="with --instructions: the profile of the last row")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    missing = sorted(set(names(IModuleFactory)) - set(SETTINGS))
+    missing = sorted(set(names(IModuleFactory)) - {setting.module or name for name, setting in SETTINGS.items()})
     chosen = [name for name in options.only.split(",") if name] or sorted(SETTINGS)
     if options.child:
         child(chosen)
@@ -374,15 +402,15 @@ def main() -> int:
         table = counts(chosen, options.keep)
         print(f"{report.machine()}\n\n### {table.title}\n\n{table.text()}")
         return 0
-    table, chain = measure(chosen, options.exchanges, options.rounds)
+    table, real = measure(chosen, options.exchanges, options.rounds)
     print(f"{report.machine()}\n\n### {table.title}\n\n{table.text()}")
     if options.write:
-        report.write(Path(options.write), {"modules": table.text()})
+        report.write(Path(options.write), {table.name: table.text()})
     for name in missing:
         print(f"{name} has no row", file=sys.stderr)
-    if chain > CHAIN_LIMIT:
-        print(f"the chain costs {chain:.1f} µs, more than {CHAIN_LIMIT:g}", file=sys.stderr)
-    return int(bool(missing) or chain > CHAIN_LIMIT)
+    if real > CHAIN_LIMIT:
+        print(f"the chain costs {real:.1f} µs, more than {CHAIN_LIMIT:g}", file=sys.stderr)
+    return int(bool(missing) or real > CHAIN_LIMIT)
 
 
 if __name__ == "__main__":
