@@ -134,7 +134,7 @@ class _Parts:
         codecs = {} if self.codecs is None else self.codecs.named
         self.tls: Any = self._made(sides, config, codecs, self.origins)
         self.always: Any = self._made(_always, config)
-        self._made(verify, config.upstreams)
+        self._made(verify, config.upstreams, codecs)
         self._made(verify_judges, config.upstreams)
         self.keys: Any = self._made(hashing.keys, config.upstreams)
         self._made(zones.verify, config.upstreams, config.gateway.zone)

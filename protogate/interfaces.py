@@ -130,6 +130,17 @@ class INegotiated(ICodec):
     """
 
 
+class IPingingCodec(ICodec):
+    """A codec whose protocol has a sign of life.  Optional; C{healthCheck.type: ping} asks for it."""
+
+    def ping(connection: IClientConnection) -> Deferred[None]:
+        """
+        Ask the peer of a client connection of this codec for one, also before its greeting was read.
+
+        Fires with None when it came; fails with an L{Abort} when the connection ends before.  Cancelling it forgets it.
+        """
+
+
 class IDatagramCodec(ICodec):
     """A codec that owns its transport's datagrams (QUIC)."""
 

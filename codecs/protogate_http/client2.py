@@ -25,6 +25,7 @@ from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
+from protogate.pings import Pings
 from protogate_http.ask2 import Ask
 from protogate_http.engine2 import ERRORS
 from protogate_http.fields2 import WEBSOCKET, request_head, told
@@ -63,6 +64,7 @@ class Client(Link):
         self.limit = UNSAID
         self._greeted = False
         self._pinged = 0.0  # when a sign of life was asked for, or 0.0
+        self._pings: Pings | None = None  # those that others asked for
 
     def most_trailers(self) -> int:
         return self.context.limits.response_headers
@@ -212,10 +214,26 @@ class Client(Link):
         assert isinstance(stream, Ask)
         stream.fire()
 
+    def ping(self) -> Deferred[None]:
+        """See L{IPingingCodec}."""
+        if self.dead:
+            return fail(self._departed())
+        if self._pings is None:
+            self._pings = Pings()
+        data, pong = self._pings.ask()
+        try:
+            self.engine.ping(data)
+        except ERRORS:
+            self._pings.end(self._full())
+        self.due()
+        return pong
+
     def PingAcknowledged(self, event: Any) -> None:
         """It lives."""
         if event.opaque_data == ALIVE:
             self._pinged = 0.0
+        elif self._pings is not None:
+            self._pings.came(event.opaque_data)
 
     # -- ends
 
@@ -270,6 +288,14 @@ class Client(Link):
 
     def gone(self, half: Half) -> Abort:
         return departed(half.response is not None) if self.why is None else self.why
+
+    def _departed(self) -> Abort:
+        return departed(False) if self.why is None else self.why
+
+    def end(self) -> None:
+        super().end()
+        if self._pings is not None:
+            self._pings.end(self._departed())
 
     def rest(self) -> None:
         self._pinged = 0.0

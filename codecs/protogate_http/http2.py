@@ -14,6 +14,7 @@ from protogate.interfaces import (
     IConfigurableCodec,
     IDescribedCodec,
     INegotiated,
+    IPingingCodec,
     IService,
     IStreamCodec,
 )
@@ -25,10 +26,12 @@ from protogate_http.options2 import Options
 from protogate_http.server2 import Server
 
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
     from protogate.context import Context
 
 
-@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INegotiated)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INegotiated, IPingingCodec)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 
@@ -68,3 +71,7 @@ class Http2:
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
         return Client(ready, context, self._told, self._engine)
+
+    def ping(self, connection: Client) -> Deferred[None]:
+        """A PING (RFC 9113, 6.7)."""
+        return connection.ping()

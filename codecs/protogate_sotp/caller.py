@@ -37,6 +37,7 @@ from protogate.errors import (
 from protogate.halves import OPEN, Half
 from protogate.interfaces import IBody, IClientConnection
 from protogate.message import Request, Response
+from protogate.pings import Pings
 from protogate_sotp.ask import Ask
 from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
@@ -71,6 +72,7 @@ class Client(Link):
     def __init__(self, ready: Callable[[Any], None], context: Context, greeting: Greeting) -> None:
         super().__init__(context, greeting)
         self.ready = ready
+        self._pings: Pings | None = None
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -148,6 +150,20 @@ class Client(Link):
             broken = Abort("the compression of the request is broken", CLIENT, 400, error="http_request_error")
             request.body = unpacking(body, coding, broken)
             request.headers.remove(b"content-encoding")
+
+    def ping(self) -> Deferred[None]:
+        """See L{IPingingCodec}."""
+        if self.dead:
+            return fail(self._departed())
+        if self._pings is None:
+            self._pings = Pings()
+        data, pong = self._pings.ask()
+        self.put(frame(PING, 0, 0, data))
+        return pong
+
+    def ponged(self, payload: bytes) -> None:
+        if self._pings is not None:
+            self._pings.came(payload)
 
     # -- answers
 
@@ -259,6 +275,14 @@ class Client(Link):
 
     def gone(self, half: Half) -> Abort:
         return departed(half.response is not None) if self.why is None else self.why
+
+    def _departed(self) -> Abort:
+        return departed(False) if self.why is None else self.why
+
+    def end(self) -> None:
+        super().end()
+        if self._pings is not None:
+            self._pings.end(self._departed())
 
     def leaves(self, last: int, code: int, text: str) -> None:
         self.draining = True

@@ -12,6 +12,7 @@ from protogate.interfaces import (
     IClientConnection,
     IConfigurableCodec,
     IDescribedCodec,
+    IPingingCodec,
     IReadableCodec,
     IService,
     IStreamCodec,
@@ -23,13 +24,15 @@ from protogate_sotp.options import Options
 from protogate_sotp.server import Server
 
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
     from protogate.context import Context, Limits
 
 _BEGINS: Final = b"\xd5\x50\x01\x00\x00"
 """Magic, version, type and flags of a HELLO."""
 
 
-@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, IReadableCodec)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, IPingingCodec, IReadableCodec)
 class Sotp:
     """SOTP/1, docs/sotp.md."""
 
@@ -61,6 +64,10 @@ class Sotp:
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""
         return Client(ready, context, self._greeting)
+
+    def ping(self, connection: Client) -> Deferred[None]:
+        """A PING."""
+        return connection.ping()
 
     def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:
         """Frames."""

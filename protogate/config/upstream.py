@@ -88,8 +88,8 @@ class PoolSettings(Model, frozen=True, kw_only=True):
 class HealthCheck(Model, frozen=True, kw_only=True):
     """How each endpoint is looked at, on a connection of its own."""
 
-    type: Literal["http", "grpc", "connect"] = "http"
-    """Ask for a path, by the protocol of health checks of gRPC, or for nothing: to be connected is enough."""
+    type: Literal["http", "grpc", "ping", "connect"] = "http"
+    """Ask for a path, as gRPC checks health, for a sign of life (HTTP/2, SOTP), or be content with a connection."""
     path: RequestPath = "/"
     """Path and query, of http."""
     method: Literal["GET", "HEAD", "OPTIONS"] = "GET"

@@ -27,7 +27,7 @@ from protogate.config.field import field_name
 from protogate.context import Context, Timeouts, uncounted
 from protogate.errors import Abort
 from protogate.exchange.ledger import Ledger
-from protogate.interfaces import IDiscovery, IService, IStreamCodec
+from protogate.interfaces import IClientConnection, IDiscovery, IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.proxyprotocol import encode
@@ -437,7 +437,7 @@ class Cluster:
         if check is None:
             return None
         means = self._means
-        return Health(self.name, check, self._connector_to, self.hold, means.wheel, means.count)
+        return Health(self.name, check, self._connector_to, self._ping, self.hold, means.wheel, means.count)
 
     def _relook(self, check: model.HealthCheck | None) -> None:
         """Look at endpoints by another configuration, if it is one.  What was found out counts until there is more."""
@@ -462,6 +462,11 @@ class Cluster:
 
     def _connector_to(self, endpoint: Endpoint) -> Connector:
         return self._connector(endpoint.place)
+
+    def _ping(self, connection: IClientConnection) -> Deferred[None]:
+        codec: Any = self._codec
+        asked: Deferred[None] = codec.ping(connection)
+        return asked
 
     def _pool(self, each: Place) -> Pool:
         announce = None if self._proxy == "off" else partial(encode, self._proxy)

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import SystemRandom
 from typing import Final
 
@@ -21,9 +21,10 @@ from twisted.logger import Logger
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
+from protogate.interfaces import IPingingCodec, IStreamCodec
 from protogate.upstream.connector import Connector
-from protogate.upstream.endpoint import Endpoint
-from protogate.upstream.probe import Probe, judge, question
+from protogate.upstream.endpoint import Endpoint, spoken
+from protogate.upstream.probe import Ping, Probe, judge, question
 from protogate.wheel import Wheel
 
 FIRST: Final = 1.0
@@ -36,25 +37,42 @@ _log = Logger()
 _random: Final = SystemRandom()
 
 
-def verify(upstreams: Iterable[model.Upstream]) -> None:
+def verify(upstreams: Iterable[model.Upstream], codecs: Mapping[str, IStreamCodec]) -> None:
     """
     Whether endpoints can be looked at as a configuration says.
 
+    @param codecs: by name.
     @raise ConfigFaults: some cannot.
     """
     faults = [
-        ConfigError("a look may take no longer than the interval", ("upstreams", index, "healthCheck", "timeout"))
+        ConfigError(text, ("upstreams", index, "healthCheck", key))
         for index, upstream in enumerate(upstreams)
-        if upstream.health_check is not None and not 0 < upstream.health_check.timeout <= upstream.health_check.interval
+        if upstream.health_check is not None
+        for key, text in _faults(upstream, upstream.health_check, codecs)
     ]
     if faults:
         raise ConfigFaults(faults)
+
+
+def _faults(
+    upstream: model.Upstream, check: model.HealthCheck, codecs: Mapping[str, IStreamCodec]
+) -> Iterator[tuple[str, str]]:
+    if not 0 < check.timeout <= check.interval:
+        yield "timeout", "a look may take no longer than the interval"
+    if check.type == "ping":
+        try:
+            name = spoken(upstream)
+        except ConfigFaults:
+            return  # it is told elsewhere
+        if name in codecs and not IPingingCodec.providedBy(codecs[name]):
+            yield "type", f"{name} has no sign of life: take http, grpc or connect"
 
 
 class Health:
     """
     @param name: of the upstream, for people.
     @param connector: makes what connects to an endpoint.
+    @param ping: asks one of its connections for a sign of life, where the protocol has one.
     @param hold: told what is left to an endpoint, by whom, and why, as L{Endpoint.hold} is.
     @param count: told C{check_ok}, C{check_failed}, C{endpoint_up}, C{endpoint_down}.
     """
@@ -64,12 +82,14 @@ class Health:
         name: str,
         settings: model.HealthCheck,
         connector: Callable[[Endpoint], Connector],
+        ping: Ping,
         hold: Callable[[Endpoint, str, float, str], None],
         wheel: Wheel,
         count: Callable[[str], None],
     ) -> None:
         self.name, self.settings = name, settings
         self.connector, self.hold, self.wheel, self.count = connector, hold, wheel, count
+        self.ping = ping if settings.type == "ping" else None
         self._watches: dict[Endpoint, Watch] = {}
 
     def follow(self, endpoints: Iterable[Endpoint]) -> None:
@@ -116,7 +136,8 @@ class Watch:
             return  # it comes when this one is over
         health, settings = self._health, self._health.settings
         request = question(settings, self._endpoint.place.authority)
-        self._probe = Probe(request, judge(settings), health.wheel, float(settings.timeout), self._looked)
+        seconds = float(settings.timeout)
+        self._probe = Probe(request, judge(settings), health.wheel, seconds, self._looked, health.ping)
         self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
         self._probe.start(health.connector(self._endpoint))
 

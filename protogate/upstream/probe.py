@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -30,6 +30,7 @@ GRPC: Final = b"/grpc.health.v1.Health/Check"
 _SERVING: Final = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 
 Judge = Callable[[Answer], str]
+Ping = Callable[[IClientConnection], Deferred[None]]
 
 
 class Phases:
@@ -49,18 +50,27 @@ class Probe:
     @param request: what is asked; None = it is enough to be connected.
     @param judge: of the answer.
     @param done: told what came of it, once, unless L{stop} was called before.
+    @param ping: asks a connection for a sign of life (L{IPingingCodec}), where nothing else is asked.
     """
 
-    __slots__ = ("_asking", "_connecting", "_connection", "_done", "_judge", "_request", "_seconds", "_timer", "_wheel")
+    __slots__ = (
+        "_asking", "_connecting", "_connection", "_done", "_judge", "_ping", "_request", "_seconds", "_timer", "_wheel",
+    )  # fmt: skip
 
     def __init__(
-        self, request: Request | None, judge: Judge, wheel: Wheel, seconds: float, done: Callable[[str], None]
+        self,
+        request: Request | None,
+        judge: Judge,
+        wheel: Wheel,
+        seconds: float,
+        done: Callable[[str], None],
+        ping: Ping | None = None,
     ) -> None:
-        self._request, self._judge, self._wheel, self._seconds = request, judge, wheel, seconds
+        self._request, self._judge, self._wheel, self._seconds, self._ping = request, judge, wheel, seconds, ping
         self._done: Callable[[str], None] | None = done
         self._connecting: Deferred[None] | None = None
         self._connection: IClientConnection | None = None
-        self._asking: Deferred[Answer] | None = None
+        self._asking: Deferred[Any] | None = None
         self._timer = wheel.timer(self._late)
 
     def start(self, connector: Connector) -> None:
@@ -78,9 +88,14 @@ class Probe:
         if self._done is None or self._connection is not None:
             return  # capacity rises again and again
         self._connection, self._connecting = connection, None
-        request = self._request
-        if request is None:
+        request, ping = self._request, self._ping
+        if request is None and ping is None:
             self._wheel.soon(self._connected)  # who called is not done with it yet
+            return
+        if request is None:
+            assert ping is not None
+            ponging = self._asking = ping(connection)
+            ponging.addCallbacks(self._ponged, self._failed)
             return
         asking = ask(connection, request, self._wheel, self._seconds, LIMIT)
         self._asking = asking
@@ -88,6 +103,10 @@ class Probe:
 
     def _connected(self) -> None:
         self._over("")
+
+    def _ponged(self, _: None) -> None:
+        self._asking = None
+        self._wheel.soon(self._connected)  # who read it is not done with the connection yet
 
     def _answered(self, answer: Answer) -> None:
         self._asking = None

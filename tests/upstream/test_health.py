@@ -18,6 +18,7 @@ from protogate.message import Request, Response
 from protogate.plugins import find
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.gateway import MemoryGateway
+from protogate.testing.upstream import Do
 from protogate.upstream.probe import question
 
 CONFIG = """
@@ -86,6 +87,13 @@ class Scene:
     @property
     def counts(self) -> dict[str, float]:
         return dict(self.gateway.service.counters.scope("upstream", "shop").counts)
+
+
+def held(gateway: MemoryGateway) -> dict[str, str]:
+    """Why which endpoints get nothing."""
+    clusters = gateway.service.clusters
+    assert clusters is not None
+    return {each.address: each.held["healthCheck"][1] for each in clusters.current["shop"].endpoints if not each.up}
 
 
 def test_one_that_is_not_well_gets_no_request_until_it_is_again() -> None:
@@ -192,6 +200,57 @@ def test_it_is_enough_to_be_connected() -> None:
         assert scene.ask() == (0, 4)
 
 
+@pytest.mark.parametrize("codec", ["http2", "sotp"])
+def test_a_sign_of_life_where_the_protocol_has_one(codec: str) -> None:
+    with MemoryGateway(configured("type: ping, interval: 1s, timeout: 1s, fall: 1, rise: 1", codec)) as gateway:
+        scene = Scene(gateway, codec)
+        gateway.advance(2.5)
+        assert scene.one.looks == scene.one.requests == [], "it is no request"
+        assert scene.counts["check_ok"] >= 4
+        assert "check_failed" not in scene.counts
+        assert scene.ask() == (2, 2)
+        scene.one.port.stopListening()
+        gateway.advance(1.2)
+        assert scene.ask() == (0, 4)
+        scene.one.start()
+        gateway.advance(1.2)
+        assert scene.ask() == (2, 2)
+
+
+@pytest.mark.parametrize("codec", ["http2", "sotp"])
+def test_who_takes_a_connection_and_shows_no_sign_of_life_is_not_well(codec: str) -> None:
+    with MemoryGateway(configured("type: ping, interval: 2s, timeout: 1s, fall: 1", codec)) as gateway:
+        scene = Scene(gateway, codec)
+        scene.one.port.stopListening()
+        gateway.upstream("192.0.2.1", 80, *[[]] * 5)  # it takes what comes, and says nothing
+        gateway.advance(2.1)
+        assert held(gateway) == {"192.0.2.1:80": "not well within 1 s"}
+
+
+def test_who_closes_instead_of_a_sign_of_life_is_not_well() -> None:
+    with MemoryGateway(configured("type: ping, interval: 2s, timeout: 1s, fall: 1", "sotp")) as gateway:
+        scene = Scene(gateway, "sotp")
+        scene.one.port.stopListening()
+        gateway.upstream("192.0.2.1", 80, *[[Do.CLOSE]] * 5)
+        gateway.advance(1.1)
+        assert list(held(gateway)) == ["192.0.2.1:80"]
+        assert "closed" in held(gateway)["192.0.2.1:80"]
+
+
+def test_being_refused_once_changes_nothing() -> None:
+    with MemoryGateway(configured("interval: 2s, timeout: 1s, rise: 2, fall: 3")) as gateway:
+        scene = Scene(gateway)
+        gateway.advance(1.1)
+        scene.one.port.stopListening()
+        gateway.advance(2.2)
+        scene.one.start()
+        assert scene.counts["check_failed"] == 1
+        assert scene.ask() == (2, 2)
+        gateway.advance(10)
+        assert scene.counts["check_failed"] == 1
+        assert "endpoint_down" not in scene.counts
+
+
 @pytest.mark.parametrize(
     ("content", "trailers", "up"),
     [
@@ -264,6 +323,7 @@ def test_what_is_no_endpoint_any_more_is_looked_at_no_more() -> None:
         ("path: '/a#b'", "expected a path"),
         ("statuses: 2xx", "expected statuses"),
         ("type: tcp", "connect"),
+        ("type: ping", "http1 has no sign of life: take http, grpc or connect"),
         ("fall: 0", "1"),
         ("method: POST", "GET"),
     ],
