@@ -35,6 +35,8 @@ CALM: Final = 0.5
 """The part of an error ratio that is far enough from it; of a row of failures, too."""
 QUICK: Final = 0.9
 """The part of a latency that is."""
+SLACK: Final = 0.001
+"""Seconds: sums of times are not exact."""
 DETAIL: Final = "the circuit breaker is open"
 
 
@@ -136,9 +138,9 @@ class Breaker:
 
     __slots__ = ("_good", "_last", "_row", "_window", "due", "moves", "since", "state", "step", "terms", "times", "why")
 
-    def __init__(self, terms: Terms, now: float) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self.state, self.step, self.since, self.due = State.CLOSED, 0, now, inf
+        self.state, self.step, self.since, self.due = State.CLOSED, 0, -inf, inf
         self.times = self.moves = 0
         self.why = ""
         self._last = 0.0  # seconds that it was open last
@@ -327,8 +329,8 @@ class Door:
         """Whether the next one is let through."""
         if self._probes:
             return self.under < self._probes
-        if self._share >= 1.0:
-            return True
+        if not 0.0 < self._share < 1.0:
+            return self._share > 0.0
         self._sum += self._share
         if self._sum < 1.0:
             return False
@@ -365,7 +367,7 @@ def refusal(what: str, why: str, seconds: float) -> Abort:
         503,
         error="destination_unavailable",
         detail=DETAIL,
-        headers=[(b"retry-after", b"%d" % max(ceil(seconds), 1))],
+        headers=[(b"retry-after", b"%d" % max(ceil(seconds - SLACK), 1))],
     )
 
 

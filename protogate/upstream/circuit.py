@@ -59,7 +59,7 @@ class UpstreamBreaker:
 
     def __init__(self, terms: Terms, office: Office) -> None:
         self.office, self.terms = office, terms
-        self.breaker, self._door = Breaker(terms, office.wheel.now()), Door()
+        self.breaker, self._door = Breaker(terms), Door()
         self._timer = office.wheel.timer(self._due)
 
     def take(self, endpoints: Iterable[Endpoint]) -> None:

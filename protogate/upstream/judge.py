@@ -190,7 +190,7 @@ class Judge:
 
     def _enter(self, at: str) -> Entry:
         wheel = self.office.wheel
-        breaker = Breaker(self.terms, wheel.now())
+        breaker = Breaker(self.terms)
         entry = self.entries[at] = Entry(at, breaker, wheel.timer(partial(self._due, at)))
         return entry
 

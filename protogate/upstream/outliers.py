@@ -113,9 +113,7 @@ class Outliers(Judge):
             entry = self.entries[at]
             if entry.endpoint is not None:
                 self._times[at].clear()
-                self.accuse(
-                    entry, f"half of its answers took more than {took:.3g} s, those of the others {usual:.3g} s"
-                )
+                self.accuse(entry, f"its median answer took {took:.3g} s, that of the others {usual:.3g} s")
 
 
 def terms(settings: model.Outliers) -> Terms:

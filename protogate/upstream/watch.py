@@ -2,8 +2,8 @@
 How the attempts of one upstream go: seen by each process, judged by the one that leads.
 
 Rules
-- The process that leads judges what it sees at once.  The others tell it what they have seen of each endpoint since they
-  last did: at the end of the turn when something failed, else within L{PAUSE}; never more often than that allows.
+- The process that leads judges what it sees at once.  The others tell it what they have seen of each endpoint since
+  they last did: at the end of the turn when something failed, else within L{PAUSE}; never more often than that allows.
 - What an attempt says counts only if it began after whoever is judged by it last changed; what was on its way from
   another process when that happened, is dropped.
 - Nobody judges: nothing is watched.
@@ -207,7 +207,7 @@ class Watch:
 
     def _heard(self, observed: Any) -> None:
         age, told = observed
-        if age != self._age:
+        if age < self._age:  # who led a moment ago may have counted more
             return
         for at, plain in told:
             endpoint = self._endpoints.get(at)

@@ -1,5 +1,5 @@
 """
-What was seen within the last seconds: a ring of L{SLICES} parts, the oldest of which is forgotten when a new one begins.
+What was seen within the last seconds: a ring of L{SLICES} parts.  The oldest is forgotten when a new one begins.
 
 So it tells of at least nine tenths of the time that it is for, and never of more.  Sums are kept: to ask costs nothing.
 """
