@@ -15,7 +15,7 @@ from twisted.application.reactors import NoSuchReactor
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
-from protogate.commands import codec, codecs, credential, decode, outside
+from protogate.commands import codec, codecs, credential, decode, outside, switch
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, routes
 from protogate.losses import losses
@@ -84,7 +84,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="a header that the upstream would answer with",
     )
-    for other in (codecs, codec, credential, decode):
+    for other in (codecs, codec, credential, decode, switch):
         other.register(commands)
     if first not in commands.choices:
         outside.register(commands)

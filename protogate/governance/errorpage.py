@@ -154,11 +154,16 @@ def _page(reader: Params, given: object, index: int) -> Page | None:
             statuses.add(int(text))
     if not statuses and not inner.faults:
         inner.fault("expected at least one status, or 4xx or 5xx", "statuses")
-    texts = {kind: _text(inner, given[kind], kind) for kind in KINDS if kind in given}
+    texts = texts_of(inner, given)
     if not texts:
         inner.fault(f"expected {', '.join(KINDS)}, or some of them")
     reader.faults += [ConfigError(fault.message, ("pages", index, *fault.path)) for fault in inner.faults]
     return None if inner.faults else Page(frozenset(statuses), texts)
+
+
+def texts_of(reader: Params, given: Mapping[str, Any]) -> dict[str, str | Template]:
+    """C{html}, C{json} and C{text}, as far as they are given."""
+    return {kind: _text(reader, given[kind], kind) for kind in KINDS if kind in given}
 
 
 def _text(reader: Params, given: Any, kind: str) -> str | Template:

@@ -12,6 +12,11 @@ from protogate.observe.snapshot import Number
 from protogate.wheel import Wheel
 
 
+def unloaded() -> float:
+    """The load where nobody measures it."""
+    return 0.0
+
+
 def unread(name: str, read: Callable[[], Number]) -> None:
     """A C{gauge} that nobody looks at."""
 
@@ -26,6 +31,7 @@ class Means:
     @ivar gauge: C{gauge(name, read)}: show what C{read()} gives as how much this module has right now, until it is
         stopped; snake_case names from the code.  Numbers of all modules of that name, and of all workers, are added up.
         It is read while requests wait: it looks up, and goes through nothing.
+    @ivar load: how much of what this process can carry it carries right now, in percent; from 100 on it is late.
     @ivar services: upstreams by name or origin; see L{service}.
     @ivar workers: processes that share the work with this one, itself included.
     @ivar stores: gives the connection to a Redis; see L{redis}.
@@ -35,6 +41,7 @@ class Means:
     wheel: Wheel
     count: Callable[[str], None] = uncounted
     gauge: Callable[[str, Callable[[], Number]], None] = unread
+    load: Callable[[], float] = unloaded
     services: Mapping[str, IService] = field(default_factory=dict)
     workers: int = 1
     stores: Callable[[Any], Any] | None = None

@@ -131,16 +131,16 @@ def _whole(reader: Params) -> Rewrite:
         reader.fault("path is what the path becomes: there is nothing to replace", "replacement")
     if isinstance(path, Template):
         return lambda exchange, before: path(exchange)
-    _literal(reader, "path", path)
+    check_path(reader, "path", path)
     return lambda exchange, before: path
 
 
 def _prefix(reader: Params) -> Rewrite:
     prefix = reader.literal("prefix")
-    _literal(reader, "prefix", prefix)
+    check_path(reader, "prefix", prefix)
     replacement = reader.text("replacement")
     if isinstance(replacement, str) and replacement:
-        _literal(reader, "replacement", replacement)
+        check_path(reader, "replacement", replacement)
     stem = prefix.rstrip("/")
     inner, size = stem + "/", len(stem)
     if isinstance(replacement, str):
@@ -174,7 +174,7 @@ def _regex(reader: Params) -> Rewrite:
     return lambda exchange, before: sub(replacement, before, 1)
 
 
-def _literal(reader: Params, name: str, path: str) -> None:
+def check_path(reader: Params, name: str, path: str) -> None:
     """A path in the configuration is written as it will be seen."""
     if reader.faults:
         return

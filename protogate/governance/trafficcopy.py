@@ -28,7 +28,7 @@ from protogate.governance.copytee import Tee
 from protogate.governance.copyunderway import Copies, Copy, Pair
 from protogate.governance.means import Means
 from protogate.governance.params import Params
-from protogate.governance.rewritepath import target_of
+from protogate.governance.rewritepath import check_path, target_of
 from protogate.governance.stages import PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModuleFactory
 from protogate.message import Headers, Request, Response
@@ -191,7 +191,7 @@ class TrafficCopyFactory:
         upstream = reader.literal("upstream")
         path = reader.text("path", "")
         if isinstance(path, str) and path:
-            _path(reader, path)
+            check_path(reader, "path", path)
         ratio = reader.percent("ratio")
         strip = frozenset(reader.field(name, "strip") for name in reader.words("strip"))
         lag = reader.size("lag", LAG, 4096, 1 << 30)
@@ -203,19 +203,6 @@ class TrafficCopyFactory:
             reader.fault("nothing is compared without compare", "logInterval")
         reader.done()
         return TrafficCopy(upstream, path, ratio, strip, lag, most, timeout, terms, interval)
-
-
-def _path(reader: Params, path: str) -> None:
-    """A path in the configuration is written as the upstream will see it."""
-    try:
-        right = target_of(path).decode("ascii")
-    except ValueError as error:
-        reader.fault(f'"{path}" is no path: {error}', "path")
-        return
-    if right != path or "?" in path:
-        reader.fault(
-            f'expected a path that begins with /, in its canonical form, without a query, got "{path}"', "path"
-        )
 
 
 def _terms(reader: Params, given: object) -> Terms | None:

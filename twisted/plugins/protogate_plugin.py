@@ -39,6 +39,7 @@ concurrency_limit = Plugin(
 )
 cors = Plugin(IModuleFactory, "cors", "protogate.governance.cors.CorsFactory")
 decompress = Plugin(IModuleFactory, "decompress", "protogate.governance.decompress.DecompressFactory")
+degrade = Plugin(IModuleFactory, "degrade", "protogate.governance.degrade.DegradeFactory")
 error_page = Plugin(IModuleFactory, "errorPage", "protogate.governance.errorpage.ErrorPageFactory")
 fault_inject = Plugin(IModuleFactory, "faultInject", "protogate.governance.faultinject.FaultInjectFactory")
 forward_auth = Plugin(IModuleFactory, "forwardAuth", "protogate.governance.forwardauth.ForwardAuthFactory")

@@ -1,0 +1,166 @@
+"""
+What is given in place of an answer: one of its own, another upstream's.
+
+Rules
+- An own answer is not for caches, unless it says so itself.
+- Another upstream is asked anew, and sent what the first one was, but for the path.  What has a body is sent again only
+  while that is whole; what may have been done already only where doing it twice is doing it once.
+- An answer of another upstream that tells of a failure of its own is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from twisted.internet.defer import Deferred
+
+from protogate.body import Replay
+from protogate.errors import ALWAYS, Retry
+from protogate.exchange.ledger import Ledger
+from protogate.expression.template import Template
+from protogate.governance.errorpage import Page
+from protogate.governance.fields import Fields
+from protogate.governance.means import Means
+from protogate.governance.respond import EMPTY
+from protogate.governance.rewritepath import target_of
+from protogate.interfaces import IBody
+from protogate.message import Headers, Request, Response
+
+if TYPE_CHECKING:
+    from protogate.exchange.exchange import Exchange
+
+IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+"""Methods with which asking twice is asking once (RFC 9110, 9.2.2)."""
+FAILURES: Final = 500
+"""Status from which on another upstream has failed, too."""
+_MARKS: Final = ("chosen", "connected", "sent", "answered", "dns", "connect", "tls", "reused", "address")
+REPLAY: Final = 64 * 1024
+"""Bytes of a request body that are kept for it."""
+
+
+class Others(Enum):
+    """What becomes of other upstreams when something is to be given."""
+
+    ASKED = "asked"
+    SKIPPED = "skipped"
+    """Nobody can wait."""
+    LEFT = "left"
+    """They are asked later, and what comes behind them is tried then."""
+
+
+class Own:
+    """
+    An answer of its own.
+
+    @param page: its content; None = there is none.
+    """
+
+    name = "answer"
+    __slots__ = ("_fields", "_page", "_status")
+
+    def __init__(self, status: int, fields: Fields, page: Page | None) -> None:
+        self._status, self._fields, self._page = status, fields, page
+
+    def give(self, exchange: Exchange) -> Response:
+        """It."""
+        response = Response(self._status, self._fields.of(exchange))
+        if self._page is not None and self._status not in EMPTY:
+            self._page.show(exchange, response)
+        if b"cache-control" not in self._fields.names:
+            response.headers.append((b"cache-control", b"no-store"))
+        return response
+
+
+class Other:
+    """
+    Another upstream.
+
+    @ivar upstream: its name.
+    """
+
+    name = "upstream"
+    __slots__ = ("_path", "upstream")
+
+    def __init__(self, upstream: str, path: str | Template) -> None:
+        """@param path: empty = that of the request."""
+        self.upstream, self._path = upstream, path
+
+    def ask(self, exchange: Exchange, means: Means, resent: Resent) -> Response | Deferred[Response] | None:
+        """
+        Ask it.
+
+        @return: None = it cannot be asked.
+        """
+        first, body = exchange.request, resent.body
+        if first.upgrade is not None or (first.body is not None and body is None) or (body and body.attached):
+            return None
+        if exchange.target is not None and exchange.target.upstream == self.upstream:
+            return None
+        target, path = first.target, self._path
+        if path and target.startswith(b"/"):
+            _, mark, query = target.partition(b"?")
+            target = target_of(path if isinstance(path, str) else path(exchange)) + mark + query
+        request = Request(
+            first.method,
+            target,
+            Headers(first.headers),
+            body,
+            resent.authority,
+            first.scheme,
+            interim=first.interim,
+            protocol=first.protocol,
+            peer=first.peer,
+        )
+        request.service, request.deadline = first.service, first.deadline
+        request.ledger = resent.ledger = Ledger(exchange.wheel.now())
+        return means.service(self.upstream).handle(request)
+
+
+class Resent:
+    """
+    What a request is sent again with.
+
+    @ivar authority: as it was before an upstream was asked.
+    @ivar body: None = there is none, or it cannot be kept.
+    @ivar ledger: of the other upstream that was asked last.
+    """
+
+    __slots__ = ("_replay", "authority", "body", "ledger")
+
+    def __init__(self, request: Request) -> None:
+        """Keep the body of a request that is about to be sent, if it is small."""
+        self.authority = request.authority
+        self.ledger: Ledger | None = None
+        self._replay: Replay | None = None
+        body: IBody | None = request.body
+        if body is not None and request.upgrade is None and (body.length is None or body.length <= REPLAY):
+            self._replay = request.body = Replay(body, REPLAY)
+        self.body: IBody | None = self._replay
+
+    def given(self, ledger: Ledger) -> None:
+        """The other upstream's answer counts: @param ledger: of the exchange, is to tell of it."""
+        other = self.ledger
+        if other is not None:
+            for mark in _MARKS:
+                setattr(ledger, mark, getattr(other, mark))
+            ledger.attempts += other.attempts
+
+    def release(self) -> None:
+        """It will not be sent again."""
+        if self._replay is not None:
+            self._replay.release()
+
+
+def twice(method: bytes, retry: Retry) -> bool:
+    """Whether a request may be sent to somebody else, too."""
+    return retry is ALWAYS or method in IDEMPOTENT
+
+
+KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "cached": ("memory", "objectSize", "maxAge", "by", "silent", "credentials", "stripCookies"),
+    "upstream": ("name", "path"),
+    "answer": ("status", "headers", "html", "json", "text"),
+}
+"""Kinds of what is given, and their parameters."""
