@@ -125,10 +125,10 @@ class World:
             await client.play([name])
             await asyncio.sleep(0.005)
 
-    async def stands(self) -> int:
-        """Wait until nothing moves; the bytes that have moved until then."""
+    async def stands(self, still: int) -> int:
+        """Wait until nothing moves, for so many quarters of a second; the bytes that have moved until then."""
         moved, since = -1, 0
-        while since < STILL:
+        while since < still:
             await asyncio.sleep(0.25)
             before, moved = moved, sum(end.spent for end in (*self.clients, *self.upstreams))
             since = since + 1 if moved == before else 0
@@ -201,7 +201,7 @@ async def streams(gateway: Gateway, port: int, number: int) -> Outcome:
     return outcome
 
 
-async def paused(gateway: Gateway, port: int, number: int, name: str) -> Outcome:
+async def paused(gateway: Gateway, port: int, number: int, name: str, still: int) -> Outcome:
     """Streams that stand still, because who should read does not."""
     outcome, world = Outcome(), World(gateway, port)
     server = await world.begin(-(-number // EACH), EACH)
@@ -210,7 +210,7 @@ async def paused(gateway: Gateway, port: int, number: int, name: str) -> Outcome
     first, moved, each = 0, 0, 0.0
     for again in (False, True):
         plays = [asyncio.ensure_future(client.play([name] * EACH)) for client in world.clients]
-        moved = await world.stands()
+        moved = await world.stands(still)
         held = await world.report()
         under_way = sum(link["streams"] for link in held["links"] if link["side"] == "server")
         outcome.expect("streams under way", under_way, len(world.clients) * EACH)
@@ -272,9 +272,9 @@ def resets(number: int, engine: str = "auto") -> Outcome:
     return run(lambda gateway, port: streams(gateway, port, number), engine, True, **told)
 
 
-def still(number: int, name: str, engine: str = "auto") -> Outcome:
+def still(number: int, name: str, engine: str = "auto", still: int = STILL) -> Outcome:
     """See L{paused}."""
-    return run(lambda gateway, port: paused(gateway, port, number, name), engine)
+    return run(lambda gateway, port: paused(gateway, port, number, name, still), engine)
 
 
 def main() -> int:

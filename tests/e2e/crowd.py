@@ -227,8 +227,8 @@ class Load:
 
 
 @contextmanager
-def load(port: int, clients: int = 12, pause: float = 0.01) -> Iterator[Load]:
-    """Clients at work."""
+def load(port: int, clients: int = 8, pause: float = 0.02) -> Iterator[Load]:
+    """Clients at work, with pauses: there is more to do on this machine."""
     made = Load(port, clients, pause)
     for client in made.clients:
         client.start()

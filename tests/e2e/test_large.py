@@ -7,12 +7,12 @@ from processes import cells
 
 
 def test_a_large_stream_and_a_stalled_one_leave_the_others_alone() -> None:
-    figures = large.run(mib=64, streams=50)
+    figures = large.run(mib=48, streams=50)
     told = cells(large.HEADINGS, *(figure.row() for figure in figures))
     assert [figure.name for figure in figures] == ["HTTP/1.1", "HTTP/2"]
     for figure in figures:
         assert figure.faults == [], told
-        assert figure.moved == 64 << 20, told
+        assert figure.moved == 48 << 20, told
         assert figure.held == large.WINDOW, "all that its window takes, and nothing more"
         assert figure.small >= 48, told
         assert figure.growth < large.MOST, told

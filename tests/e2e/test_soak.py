@@ -44,22 +44,22 @@ UPGRADE = (
 
 
 def test_bodies_of_any_size_flow_through_little_memory() -> None:
-    figures = bodies.run(mib=256, seconds=5)
+    figures = bodies.run(mib=128, seconds=2)
     assert len(figures) == 4
     assert all(figure.fine for figure in figures), cells(bodies.HEADINGS, *(figure.row() for figure in figures))
     fast, slow = figures[:2], figures[2:]
-    assert all(figure.moved == 256 << 20 for figure in fast)
+    assert all(figure.moved == 128 << 20 for figure in fast)
     assert all(1 << 20 < figure.moved < 16 << 20 for figure in slow)
 
 
 def test_idle_connections_cost_little() -> None:
-    figures = idle.run(connections=2_000, seconds=1)
+    figures = idle.run(connections=1_000, seconds=1)
     assert len(figures) == 2
     assert all(figure.fine for figure in figures), cells(idle.HEADINGS, *(figure.row() for figure in figures))
 
 
 def test_a_storm_of_faults_leaves_nothing_behind_not_even_to_the_garbage_collector() -> None:
-    outcome = soak.run(requests=5_000, phases=2, every=1, collector=False)
+    outcome = soak.run(requests=3_000, phases=2, every=1, collector=False)
     assert not outcome.faults, f"{outcome.table()}\n{outcome.notes}"
 
 

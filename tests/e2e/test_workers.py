@@ -99,7 +99,7 @@ def test_nothing_is_lost_by_reloads_and_by_kills_only_what_the_killed_one_held(
     # A connection whose worker is not known was accepted, and had no answer yet: at most one for each client and kill.
     assert {pid for pid, _ in clients.lost} <= {*killed, 0}, clients.lost
     assert len(clients.lost) <= 3 * len(clients.clients)
-    assert clients.answered.total() > 500
+    assert clients.answered.total() > 300
     records = gateway.records()
     assert len({record["id"] for record in records}) == len(records)
     gateway.healthy()
