@@ -38,6 +38,8 @@ MODELS = {
     "`listeners[].proxyProtocol`": model.ProxyProtocol,
     "`upstreams`": model.Upstream,
     "`upstreams[].endpoints[]`": model.Endpoint,
+    "`upstreams[].hash`": model.Hash,
+    "`upstreams[].zones`": model.Zones,
     "`upstreams[].discovery`": model.Discovery,
     "`upstreams[].tls`": model.UpstreamTls,
     "`upstreams[].pool`": model.PoolSettings,
