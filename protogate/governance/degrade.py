@@ -90,9 +90,7 @@ class Degrade:
         self.last = next((each for each in fallbacks if isinstance(each, LastGood)), None)
         self.others = any(isinstance(each, Other) for each in fallbacks)
         self.asks = {
-            each.upstream: ("give", at, "upstream", "name")
-            for at, each in enumerate(fallbacks)
-            if isinstance(each, Other)
+            each.upstream: ("give", at, "upstream") for at, each in enumerate(fallbacks) if isinstance(each, Other)
         }
         self._followed = followed
         self.source = None if followed is None else followed.source
@@ -262,14 +260,19 @@ def _followed(reader: Params, when: When) -> Followed[Switches] | None:
 
 
 def _fallback(reader: Params, given: Any, at: int) -> Fallback | None:
-    kind, params = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("", None)
-    if kind not in KNOWN or not isinstance(params, Mapping):
-        expected = "{cached: {…}}, {upstream: {…}} or {answer: {…}}"
-        reader.fault(f"expected {expected}, got {shown(given)}", "give", at)
-        return None
-    inner = Params(params, *KNOWN[kind])
-    made = _own(inner, params) if kind == "answer" else _cached(inner) if kind == "cached" else _upstream(inner)
-    reader.faults += [ConfigError(fault.message, ("give", at, kind, *fault.path)) for fault in inner.faults]
+    path: tuple[str | int, ...] = ("give", at)
+    if isinstance(given, Mapping) and "upstream" in given:
+        inner = Params(given, "upstream", "path")
+        made: Fallback = _upstream(inner)
+    else:
+        kind, params = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("", None)
+        if kind not in KNOWN or not isinstance(params, Mapping):
+            expected = "{cached: {…}}, {upstream: name} or {answer: {…}}"
+            reader.fault(f"expected {expected}, got {shown(given)}", "give", at)
+            return None
+        inner, path = Params(params, *KNOWN[kind]), (*path, kind)
+        made = _own(inner, params) if kind == "answer" else _cached(inner)
+    reader.faults += [ConfigError(fault.message, (*path, *fault.path)) for fault in inner.faults]
     return made
 
 
@@ -285,7 +288,7 @@ def _upstream(reader: Params) -> Other:
     path = reader.text("path", "")
     if isinstance(path, str) and path:
         check_path(reader, "path", path)
-    return Other(reader.literal("name"), path)
+    return Other(reader.literal("upstream"), path)
 
 
 def _cached(reader: Params) -> LastGood:

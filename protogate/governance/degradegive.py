@@ -160,7 +160,6 @@ def twice(method: bytes, retry: Retry) -> bool:
 
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "cached": ("memory", "objectSize", "maxAge", "by", "silent", "credentials", "stripCookies"),
-    "upstream": ("name", "path"),
     "answer": ("status", "headers", "html", "json", "text"),
 }
-"""Kinds of what is given, and their parameters."""
+"""Kinds of what is given besides another upstream, and their parameters."""

@@ -27,8 +27,8 @@ class DegradeContract(ModuleContract, SynchronousTestCase):
     good = (
         {"give": [ANSWER]},
         {"name": "shop", "when": {"always": True}, "give": [ANSWER], "mark": False},
-        {"when": {"always": True}, "give": [{"upstream": {"name": "other", "path": "/x${request.path}"}}, ANSWER]},
-        {"give": [{"cached": {}}, {"upstream": {"name": "other"}}, {"answer": {"status": 503}}]},
+        {"when": {"always": True}, "give": [{"upstream": "other", "path": "/x${request.path}"}, ANSWER]},
+        {"give": [{"cached": {}}, {"upstream": "other"}, {"answer": {"status": 503}}]},
         {"give": [{"cached": {"memory": "1MiB", "objectSize": "1KiB", "maxAge": "1h", "silent": True}}]},
         {"give": [{"answer": {"headers": {"x-a": "${request.path}"}, "json": "{}", "html": "<p>later</p>"}}]},
     )
@@ -47,9 +47,10 @@ class DegradeContract(ModuleContract, SynchronousTestCase):
         ({"give": [{"cached": {"memory": "1MiB", "objectSize": "1MiB"}}]}, "objectSize"),
         ({"give": [{"cached": {"by": "all"}}]}, "by"),
         ({"give": [{"cached": {"credentials": ["a b"]}}]}, "credentials"),
-        ({"give": [{"upstream": {}}]}, "name"),
-        ({"give": [{"upstream": {"name": "nobody"}}]}, "name"),
-        ({"give": [{"upstream": {"name": "other", "path": "x"}}]}, "path"),
+        ({"give": [{"upstream": {}}]}, "upstream"),
+        ({"give": [{"upstream": "nobody"}]}, "upstream"),
+        ({"give": [{"upstream": "other", "answer": {}}]}, "answer"),
+        ({"give": [{"upstream": "other", "path": "x"}]}, "path"),
         ({"give": [ANSWER], "name": "a b"}, "name"),
         ({"give": [ANSWER], "when": {"switch": "a"}}, "switches"),
         ({"give": [ANSWER], "switches": {"file": "/dev/null"}}, "switches"),
@@ -72,7 +73,7 @@ modules:
 """
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
 TEXT = "{answer: {text: later}}"
-OTHER = "{upstream: {name: other}}"
+OTHER = "{upstream: other}"
 CACHED = "{cached: {}}"
 
 
@@ -245,7 +246,7 @@ def test_a_client_that_leaves_ends_it():
 
 
 def test_another_path_of_another_upstream():
-    give = '{upstream: {name: other, path: "/plain${request.path}"}}'
+    give = '{upstream: other, path: "/plain${request.path}"}'
     with MemoryGateway(config(give)) as gateway:
         other = upstream(gateway, answer(b"other"), host="192.0.2.8")
         assert gateway.ask(GET).endswith(b"other")

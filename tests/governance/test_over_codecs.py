@@ -21,7 +21,9 @@ LISTENER = '{name: %s, address: "127.0.0.1:%d", protocols: [%s]}'
 HEAD = f"""
 gateway: {{name: edge-1, limits: {{body: 1MiB}}}}
 listeners: [{", ".join(LISTENER % (name, 8080 + at, name) for at, name in enumerate(CODECS))}]
-upstreams: [{{name: shop, endpoints: [{{url: "http://192.0.2.7:80"}}]}}]
+upstreams:
+  - {{name: shop, endpoints: [{{url: "http://192.0.2.7:80"}}]}}
+  - {{name: other, endpoints: [{{url: "http://192.0.2.8:80"}}]}}
 routes: [{{value: /1001, matcherType: prefix, routes: [{{targets: [{{upstream: shop}}]}}]}}]
 modules:
 """
@@ -145,6 +147,19 @@ CASES = {
     ),
     "a field of the answer set": Case(
         "- {name: setResponseHeader, actionParam: {x-gate: edge}}", [NOTHING], [200], {"x-gate": "edge"}
+    ),
+    "a copy that nobody takes": Case("- {name: trafficCopy, actionParam: {upstream: other}}", [({}, b"hello")], [200]),
+    "an answer in place of another": Case(
+        "- {name: degrade, actionParam: {when: {statuses: [200]}, give: [{upstream: other}, {answer: {text: later}}]}}",
+        [NOTHING],
+        [200],
+        {"x-protogate-degraded": "default", "content-type": "text/plain; charset=utf-8"},
+    ),
+    "an upstream that is not to be asked": Case(
+        "- {name: degrade, actionParam: {when: {always: true}, give: [{answer: {status: 203}}]}}",
+        [({}, b"hello")],
+        [203],
+        {"x-protogate-degraded": "default", "cache-control": "no-store"},
     ),
     "a module in the shadow": Case(
         '- {name: accessList, shadow: true, actionParam: {deny: ["127.0.0.0/8"]}}', [NOTHING], [200]
