@@ -47,7 +47,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("exchange",),
     ("observe",),
     # what is learnt of how attempts go: modules count by it, too
-    ("upstream.outcome", "upstream.seen", "upstream.window", "upstream.breaker"),
+    ("upstream.outcome", "upstream.seen", "upstream.window", "upstream.breaker", "upstream.door"),
     ("identity",),
     ("caching",),
     ("governance",),

@@ -61,6 +61,10 @@ GAUGES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("upstream", "connections"): ("protogate_upstream_connections_open", "Connections to upstreams that are open."),
     ("upstream", "idle"): ("protogate_upstream_connections_idle", "Those of them that serve no request."),
     ("upstream", "waiting"): ("protogate_upstream_requests_waiting", "Requests that wait for a connection."),
+    ("upstream", "stale"): (
+        "protogate_upstream_discovery_stale",
+        "Processes that use endpoints whose source is away.",
+    ),
     ("", "workers"): ("protogate_workers", "Processes that serve requests."),
 }
 """Kind and gauge → family and help."""

@@ -80,4 +80,6 @@ def _upstreams(clusters: Clusters | None) -> dict[str, dict[str, Number]]:
             "idle": sum(pool.idle for pool in pools),
             "waiting": sum(pool.waiting for pool in pools),
         }
+        if cluster.stale is not None:
+            found[name]["stale"] = int(cluster.stale)
     return found

@@ -16,7 +16,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.config.address import SCHEMES, name_to_resolve
-from protogate.discovery.entries import Entries
 from protogate.errors import Abort
 from protogate.interfaces import IDiscovery, IDiscoveryFactory
 from protogate.upstream.discovery import Findings
@@ -124,6 +123,6 @@ class NamesFactory:
     name = "dns"
     options = str
 
-    def build(self, options: str, entry: Entries) -> Names:
+    def build(self, options: str, entry: Any) -> Names:
         """L{IDiscoveryFactory}."""
         return Names(*name_to_resolve(options), entry.scheme)

@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -24,6 +25,8 @@ HEAVIEST: Final = 1000
 """The largest weight."""
 WEIGHT: Final = 100
 """The usual one."""
+
+_PORT: Final = re.compile(r".+:[0-9]{1,5}", re.ASCII | re.DOTALL).fullmatch
 
 Entry = Callable[[object], Place]
 """See L{Entries}."""
@@ -56,6 +59,8 @@ class Entries:
         if not isinstance(value, str) or not value:
             raise ConfigError(f"expected host:port or the URL of an endpoint, got {shown(value)}")
         url = value if "://" in value else f"{self.scheme}://{value}"
+        if url != value and not _PORT(value):
+            raise ConfigError(f"expected host:port or the URL of an endpoint, got {shown(value)}")
         self._agree(url.partition("://")[0].lower())
         return place(url, weight, zone, scheme=self._protocol)
 

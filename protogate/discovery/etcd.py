@@ -6,10 +6,10 @@ it, with C{Addr}.
 
 Rules
 - The watch begins with the revision after the one that was read, and is taken up where it broke off: no change is
-  missed, and none makes all be read again.  Where etcd has compacted what came since, or is another one than before, all
-  is read anew.
-- A watch that is silent for L{SILENCE} seconds is begun anew: that etcd has nothing to say, and that it is gone, sound
-  the same.  And a member that has lost the others says so, rather than nothing.
+  missed, and none makes all be read again.  Where etcd has compacted what came since, or is another one than before,
+  all is read anew.
+- A watch that is silent for L{SILENCE} seconds is begun anew: that etcd has nothing to say sounds the same as that it
+  is gone.  And a member that has lost the others says so, rather than nothing.
 - A token is asked for when it is needed, and again, with the password as it is then, when it is not taken any more.
 """
 
@@ -45,7 +45,7 @@ SHORT: Final = 1.0
 """Seconds that a watch must have lived for its end to be no failure."""
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII).fullmatch
 LONGEST: Final = 64 * 1024
-"""Bytes of one message of a watch: they are read on the event loop.  After a longer one all is read anew, in a thread."""
+"""Bytes of a message of a watch: it is read on the event loop.  After a longer one all is read anew, in a thread."""
 _HEADERS: Final = (
     (b"content-type", b"application/json"),
     (b"grpc-metadata-hasleader", b"true"),  # a member that has lost the others breaks watches off
@@ -114,7 +114,7 @@ class Etcd(Conversation):
         began = wheel.now()
         lines = Lines(await self._opened(), LONGEST)
         taking = lines.take()
-        silence = wheel.after(SILENCE, lambda: taking.cancel())
+        silence = wheel.after(SILENCE, lambda: taking.cancel())  # noqa: PLW0108 - whichever it is by then
         try:
             while messages := await taking:
                 if not self._heard(messages):
@@ -280,7 +280,7 @@ def _key(pair: Mapping[str, Any]) -> str:
 def _plain(text: object) -> bytes:
     if not isinstance(text, str):
         raise ValueError(f"expected Base64, got {shown(text)}: this is no etcd")
-    return b64decode(text)
+    return b64decode(text, validate=True)
 
 
 def _value(pair: Mapping[str, Any]) -> object:

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.config.document import parse
-from protogate.config.faults import ConfigFaults
+from protogate.config.faults import AtKey, ConfigFaults, under
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
 from protogate.config.stamp import Stamp, read
@@ -152,7 +152,7 @@ def places(data: bytes, path: str, entry: Entry) -> tuple[Place, ...]:
                 raise ConfigError(f"this is [{first}] already; give that one the weight of both")
             made.append(place)
         except ConfigError as error:
-            faults.append(ConfigError(error.message, (index, *error.path)))
+            faults.append(under(error, index))
     if faults:
         raise document.faults(faults)
     return tuple(made)
@@ -162,7 +162,7 @@ def _place(value: object, entry: Entry) -> Place:
     if isinstance(value, dict):
         for key in value:
             if key not in KEYS:
-                raise ConfigError(f"unknown key; {hint(key, KEYS)}", (key,))
+                raise AtKey(f"unknown key; {hint(key, KEYS)}", (key,))
     return entry(value)
 
 

@@ -16,6 +16,7 @@ Means, without sockets, threads or real time:
     transport.Wire, .Link, .Net  connections, moved byte by byte
     reactor.MemoryReactor      a reactor on such connections, and on a clock
     names.Names                a name server
+    catalogues.Etcd, .Consul   where servers are written down
     cell.Pair, .Cell           codecs wired up: one hop, two hops
 
 Rules

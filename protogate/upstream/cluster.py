@@ -328,9 +328,9 @@ class Cluster:
     # -- endpoints
 
     @property
-    def stale(self) -> bool:
-        """Whether endpoints are in use whose source is away."""
-        return self._discovery is not None and self._discovery.stale
+    def stale(self) -> bool | None:
+        """Whether endpoints are in use whose source is away; None = none are looked for."""
+        return None if self._discovery is None else self._discovery.stale
 
     def forgo(self) -> None:
         """Look for endpoints no more: all upstreams end, and whoever is asked for endpoints may be one of them."""

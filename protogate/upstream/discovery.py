@@ -23,6 +23,7 @@ from protogate.config.faults import printable
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IDiscovery, IService
+from protogate.observe.events import Limited
 from protogate.upstream.endpoint import Place, spoken
 from protogate.upstream.refusal import unfound
 
@@ -64,6 +65,8 @@ class Findings:
         self._changed, self._lost = changed, lost
         self._places: tuple[Place, ...] = ()
         self._begun = self._running = self._away = False
+        self._said = ""  # why it is away, as it was told last
+        self._warn = Limited(_log.warn, now=means.wheel.now)
         self._late = means.wheel.timer(self._overdue)
         self._expiry = means.wheel.timer(self._expired)
         self._doubt = means.wheel.timer(self._believed)
@@ -110,7 +113,7 @@ class Findings:
         self._expiry.close()
         self.stale = False
         if self._away:
-            self._away = False
+            self._away, self._said = False, ""
             _log.info("upstream {upstream}: {source} answers", **self._about())
         now = tuple({place.key: place for place in places}.values())
         if now or not self._places or not self.settings.empty_for:
@@ -137,14 +140,14 @@ class Findings:
         self.count("discovery_failed")
         self._doubt.close()
         reason = unfound(self._name, f"{self._about()['source']}: {why}") if isinstance(why, str) else why
-        if not self._away:
-            self._away = True
-            _log.warn(
-                "upstream {upstream}: {source}: {why}; {kept}",
-                why=printable(str(why)),
-                kept=self._kept(),
-                **self._about(),
+        said = str(why)
+        if said != self._said:
+            tell = self._warn if self._away else _log.warn  # of further reasons not all
+            self._said = said
+            tell(
+                "upstream {upstream}: {source}: {why}; {kept}", why=printable(said), kept=self._kept(), **self._about()
             )
+        self._away = True
         if not self.answered:
             self._late.close()
             self._give_up(reason)

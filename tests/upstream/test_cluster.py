@@ -35,8 +35,8 @@ from zope.interface.verify import verifyObject
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
-from protogate.errors import ALWAYS, CLIENT_GONE, IDEMPOTENT, NEVER, UPSTREAM, Abort, ConfigError, Phase
 from protogate.discovery.sources import source
+from protogate.errors import ALWAYS, CLIENT_GONE, IDEMPOTENT, NEVER, UPSTREAM, Abort, ConfigError, Phase
 from protogate.interfaces import IService
 from protogate.message import Request, Response
 from protogate.plugins import find
