@@ -23,7 +23,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from protogate.config import model
-from protogate.errors import GATEWAY, Abort
 from protogate.upstream.seen import Seen
 from protogate.upstream.window import Window
 
@@ -35,9 +34,6 @@ CALM: Final = 0.5
 """The part of an error ratio that is far enough from it; of a row of failures, too."""
 QUICK: Final = 0.9
 """The part of a latency that is."""
-SLACK: Final = 0.001
-"""Seconds: sums of times are not exact."""
-DETAIL: Final = "the circuit breaker is open"
 
 
 class State(IntEnum):
@@ -303,41 +299,6 @@ class Breaker:
 _SHARES: Final = {State.CLOSED: 1.0, State.OPEN: 0.0, State.PROBING: TRY, State.RAMPING: RAMP[0]}
 
 
-class Door:
-    """
-    Who is let through, one by one.
-
-    @ivar under: probes under way.
-    """
-
-    __slots__ = ("_probes", "_share", "_sum", "under")
-
-    def __init__(self) -> None:
-        self._share, self._probes, self._sum, self.under = 1.0, 0, 0.0, 0
-
-    def set(self, breaker: Breaker) -> None:
-        """Do as it is now."""
-        self._probes = breaker.terms.probes if breaker.state is State.PROBING else 0
-        self._share, self._sum = breaker.share, 1.0 - breaker.share
-
-    @property
-    def probing(self) -> bool:
-        """Whether who is let through is a probe: C{under} is to tell of it."""
-        return self._probes > 0
-
-    def admits(self) -> bool:
-        """Whether the next one is let through."""
-        if self._probes:
-            return self.under < self._probes
-        if not 0.0 < self._share < 1.0:
-            return self._share > 0.0
-        self._sum += self._share
-        if self._sum < 1.0:
-            return False
-        self._sum -= 1.0
-        return True
-
-
 def wrong(settings: model.CircuitBreaker) -> Iterator[tuple[str, str]]:
     """What these settings cannot mean: the key, empty where it is all of them, and what to do."""
     if not settings.consecutive and not settings.error_ratio and not settings.latency:
@@ -352,25 +313,3 @@ def said(errors: int, failed: int) -> str:
     """How it was bad."""
     told = [f"{errors} answered 5xx"] if errors else []
     return ", ".join(told + ([f"{failed} gave no answer"] if failed else []))
-
-
-def refusal(what: str, why: str, seconds: float) -> Abort:
-    """
-    For who is not let through.
-
-    @param what: whose breaker it is; C{why} it is open.
-    @param seconds: until it is worth trying again.
-    """
-    return Abort(
-        f"{what}: the circuit breaker is open: {why}",
-        GATEWAY,
-        503,
-        error="destination_unavailable",
-        detail=DETAIL,
-        headers=[(b"retry-after", b"%d" % max(ceil(seconds - SLACK), 1))],
-    )
-
-
-def refused(reason: BaseException | None) -> bool:
-    """Whether that is what failed: nobody was asked."""
-    return isinstance(reason, Abort) and reason.status == 503 and reason.detail == DETAIL

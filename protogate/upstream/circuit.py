@@ -18,7 +18,8 @@ from twisted.logger import Logger
 
 from protogate.message import Request, Response
 from protogate.promise import waits
-from protogate.upstream.breaker import Breaker, Door, State, Terms, refusal
+from protogate.upstream.breaker import Breaker, State, Terms
+from protogate.upstream.door import Circuit, refusal
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.judge import Entry, Judge, Office
 from protogate.upstream.seen import Seen
@@ -58,8 +59,7 @@ class UpstreamBreaker:
     by = BY
 
     def __init__(self, terms: Terms, office: Office) -> None:
-        self.office, self.terms = office, terms
-        self.breaker, self._door = Breaker(terms), Door()
+        self.office, self.terms, self.circuit = office, terms, Circuit(terms)
         self._timer = office.wheel.timer(self._due)
 
     def take(self, endpoints: Iterable[Endpoint]) -> None:
@@ -67,16 +67,12 @@ class UpstreamBreaker:
 
     def fresh(self, endpoint: Endpoint, began: float) -> bool:
         """Whether an attempt that began then says anything."""
-        return began >= self.breaker.since
+        return began >= self.circuit.breaker.since
 
     def observe(self, endpoint: Endpoint, seen: Seen) -> None:
         """In the process that leads: something was seen."""
-        breaker, now = self.breaker, self.office.wheel.now()
-        moves, state = breaker.moves, breaker.state
-        why = breaker.observe(seen, now)
-        if why:
-            breaker.trip(why, now)
-        if breaker.moves != moves:
+        state = self.circuit.breaker.state
+        if self.circuit.see(seen, self.office.wheel.now()):
             self._tell(state)
 
     def began(self, endpoint: Endpoint) -> None:
@@ -88,8 +84,8 @@ class UpstreamBreaker:
     def told(self, at: str, plain: Sequence[Any] | None) -> None:
         """How it stands in the process that leads."""
         if plain is not None:
-            self.breaker.take(plain, self.office.wheel.now())
-            self._door.set(self.breaker)
+            self.circuit.breaker.take(plain, self.office.wheel.now())
+            self.circuit.door.set(self.circuit.breaker)
 
     def led(self, leads: bool) -> None:
         """Whether this process judges from now on."""
@@ -98,8 +94,7 @@ class UpstreamBreaker:
     def change(self, terms: Terms) -> None:
         """Judge by these from now on."""
         self.terms = terms
-        self.breaker.change(terms)
-        self._door.set(self.breaker)
+        self.circuit.change(terms)
 
     def stop(self) -> None:
         """Judge no more."""
@@ -113,11 +108,10 @@ class UpstreamBreaker:
 
     def handle(self, request: Request, ask: Callable[[Request], Answer]) -> Answer:
         """Ask, or refuse it."""
-        door = self._door
+        door = self.circuit.door
         if not door.admits():
             self.office.count("breaker_refused")
-            left = self.breaker.left(self.office.wheel.now())
-            return fail(refusal(f"upstream {self.office.name}", self.breaker.why, left))
+            return fail(self.circuit.refusal(f"upstream {self.office.name}", self.office.wheel.now()))
         if not door.probing:
             return ask(request)
         door.under += 1
@@ -127,34 +121,32 @@ class UpstreamBreaker:
         return self._probed(answer)
 
     def _probed(self, result: Any) -> Any:
-        self._door.under -= 1
+        self.circuit.door.under -= 1
         return result
 
     def _due(self) -> None:
         if not self.office.leads:
             return
-        breaker = self.breaker
-        moves, state = breaker.moves, breaker.state
-        breaker.turn(self.office.wheel.now())
-        if breaker.moves != moves:
+        state = self.circuit.breaker.state
+        if self.circuit.turn(self.office.wheel.now()):
             self._tell(state)
         else:
             self._arm()
 
     def _tell(self, before: State) -> None:
-        breaker = self.breaker
+        breaker = self.circuit.breaker
         self._arm()
-        self._door.set(breaker)
         moved = breaker.state is not before
         self.office.post(BY, "", breaker.plain(self.office.wheel.now()), moved)
         if moved:
             tell(self.office, f"upstream {self.office.name}: its circuit breaker", breaker)
 
     def _arm(self) -> None:
-        if self.breaker.due == inf or not self.office.leads:
+        due = self.circuit.breaker.due
+        if due == inf or not self.office.leads:
             self._timer.close()
         else:
-            self._timer.set(self.breaker.due - self.office.wheel.now())
+            self._timer.set(due - self.office.wheel.now())
 
 
 def tell(office: Office, what: str, breaker: Breaker) -> None:

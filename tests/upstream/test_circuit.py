@@ -13,7 +13,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from protogate.config.model import CircuitBreaker, Seconds
 from protogate.message import Request, Response
-from protogate.upstream.breaker import RAMP, TRY, State, refused
+from protogate.upstream.breaker import RAMP, TRY, State
 from protogate.upstream.circuit import UpstreamBreaker
 from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL
 
@@ -48,7 +48,7 @@ class Scene(Process):
     def state(self) -> State:
         guard = self.cluster._watch.breakers
         assert isinstance(guard, UpstreamBreaker)
-        return guard.breaker.state
+        return guard.circuit.breaker.state
 
 
 # -- of endpoints
@@ -138,7 +138,7 @@ def test_when_breakers_leave_nobody_it_is_refused() -> None:
     scene.see(2, *[FAILED] * 10)
     got = scene.ask()
     assert got.reason is not None
-    assert refused(got.reason)
+    assert got.reason.detail == "the circuit breaker is open"
     assert dict(got.reason.headers) == {b"retry-after": b"3"}
     assert got.reason.reason.startswith("upstream shop, every endpoint: the circuit breaker is open: 10 of 10")
     assert scene.counted["breaker_refused"] == 1
@@ -173,7 +173,7 @@ def test_an_upstream_that_fails_is_not_asked() -> None:
         scene.see(2, *[ERROR] * 3)
     assert scene.shares == [1.0, 1.0], "it is about no endpoint"
     got = scene.ask()
-    assert refused(got.reason)
+    assert got.reason.detail == "the circuit breaker is open"
     assert dict(got.reason.headers) == {b"retry-after": b"5"}
     (told,) = [formatEvent(event) for event in logged]
     assert told.startswith("upstream shop: its circuit breaker is open for 5 s: ")

@@ -19,10 +19,7 @@ from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL
 
 
 def outliers(**more: Any) -> Outliers:
-    given = {
-        name: Seconds(value) if name in ("ejection", "ramp", "interval") else value for name, value in more.items()
-    }
-    return Outliers(**given)  # type: ignore[arg-type]
+    return Outliers(**{name: Seconds(each) if name in ("ejection", "ramp") else each for name, each in more.items()})
 
 
 class Scene(Process):

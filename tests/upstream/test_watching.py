@@ -18,7 +18,7 @@ BREAKER = CircuitBreaker(min_requests=12, ramp=Seconds(4))
 
 
 def town(count: int = 3, **more: Any) -> Town:
-    return Town(upstream(3, **({"outliers": RULES} if not more else more)), count)
+    return Town(upstream(3, **(more or {"outliers": RULES})), count)
 
 
 def test_what_all_see_adds_up() -> None:
@@ -49,7 +49,12 @@ def test_failures_are_told_at_once_and_not_more_often_than_it_allows() -> None:
     two = made.processes[1]
     told: list[Any] = []
     tell = two.board.tell
-    two.board.tell = lambda topic, observed: (told.append(observed), tell(topic, observed))[0]  # type: ignore
+
+    def listen(topic: str, observed: Any) -> None:
+        told.append(observed)
+        tell(topic, observed)
+
+    two.board.tell = listen  # type: ignore[method-assign]
     made.pass_by(1.0)
     for _ in range(3):
         two.see(2, *[FAILED] * 2)
@@ -174,7 +179,7 @@ def test_the_breaker_of_an_upstream_is_one_for_all() -> None:
         for each in processes:
             guard = each.cluster._watch.breakers
             assert isinstance(guard, UpstreamBreaker)
-            found.add(guard.breaker.state)
+            found.add(guard.circuit.breaker.state)
         return found
 
     for process in made.processes:
@@ -244,7 +249,7 @@ def test_a_kind_of_breaker_that_one_process_does_not_have_yet() -> None:
     assert isinstance(guard, UpstreamBreaker)
     one.see(1, *[WELL] * 3)
     made.pass_by(5.3)
-    assert guard.breaker.state is State.PROBING
+    assert guard.circuit.breaker.state is State.PROBING
 
 
 def test_an_endpoint_that_only_some_processes_know() -> None:
