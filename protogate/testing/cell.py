@@ -117,11 +117,16 @@ class Tape(Wire):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.tape = b""
+        self._pieces: list[bytes] = []
+
+    @property
+    def tape(self) -> bytes:
+        """All of it."""
+        return b"".join(self._pieces)
 
     def write(self, data: bytes) -> None:
         """Twisted."""
-        self.tape += bytes(data)
+        self._pieces.append(bytes(data))
         super().write(data)
 
 
@@ -215,11 +220,12 @@ class Bench:
         self.net.run(rounds, until)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass: in small steps, as long as anybody waits for anything."""
         end = self.clock.seconds() + seconds
         self.run()
         while (left := end - self.clock.seconds()) > 1e-9:
-            self.clock.advance(min(left, 0.05 if left <= 2 else left / 8))
+            waited_for = self.clock.getDelayedCalls()
+            self.clock.advance(min(left, 0.05 if left <= 2 else left / 8) if waited_for else left)
             self.run()
 
     def ends(self) -> Sequence[Any]:
