@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import (
 )
 
 from protogate.observe.histogram import BOUNDS
-from protogate.observe.snapshot import Bins, Number, Snapshot
+from protogate.observe.snapshot import Bins, Number, Shares, Snapshot
 
 Plain = Mapping[str, tuple[str, str]]
 
@@ -116,6 +116,7 @@ def families(snapshot: Snapshot) -> Iterator[Metric]:
         told.add(event)
     for (kind, gauge), (name, text) in GAUGES.items():
         yield _gauge(name, text, kind, gauge, snapshot["gauges"].get(kind, {}))
+    yield from _shares(snapshot.get("endpoints", {}))
     for key, (name, text) in DURATIONS.items():
         yield _histogram(name, text, snapshot["histograms"].get(key))
     others = {event: number for event, number in totals.items() if event not in told}
@@ -165,6 +166,28 @@ def _gauge(name: str, text: str, kind: str, gauge: str, scopes: Mapping[str, Map
         if gauge in numbers:
             family.add_metric([scope] if kind else [], numbers[gauge])
     return family
+
+
+def _shares(upstreams: Shares) -> Iterator[Metric]:
+    whole = GaugeMetricFamily(
+        "protogate_endpoint_share",
+        "What is left of the weight of an endpoint, 0 to 1.",
+        labels=["upstream", "endpoint"],
+    )
+    held = GaugeMetricFamily(
+        "protogate_endpoint_held",
+        "What one of those who judge it leaves to an endpoint, where that is not all.",
+        labels=["upstream", "endpoint", "by"],
+    )
+    for upstream, endpoints in upstreams.items():
+        for endpoint, shares in endpoints.items():
+            for by, share in shares.items():
+                if by:
+                    held.add_metric([upstream, endpoint, by], share)
+                else:
+                    whole.add_metric([upstream, endpoint], share)
+    yield whole
+    yield held
 
 
 def _histogram(name: str, text: str, taken: Bins | None) -> Metric:

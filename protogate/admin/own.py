@@ -6,13 +6,16 @@ It looks when it is asked: nothing is kept up to date meanwhile.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from protogate.downstream.ports import Ports
 from protogate.governance.lives import Lives
 from protogate.observe.counters import Counters
-from protogate.observe.snapshot import Number, Snapshot
+from protogate.observe.snapshot import Number, Shares, Snapshot
 from protogate.upstream.clusters import Clusters
+
+SHOWN: Final = 4096
+"""Endpoints of which is told what is left to them."""
 
 
 class Gateway(Protocol):
@@ -56,6 +59,9 @@ class Own:
             "upstream": _upstreams(gateway.clusters),
             "module": gateway.lives.gauges(),
         }
+        endpoints = _endpoints(gateway.clusters)
+        if endpoints:
+            taken["endpoints"] = endpoints
         return taken
 
 
@@ -67,6 +73,18 @@ def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
         numbers = found.setdefault(one.listener.name, {"connections": 0, "requests": 0})
         numbers["connections"] += len(connections)
         numbers["requests"] += sum([connection.busy for connection in connections])
+    return found
+
+
+def _endpoints(clusters: Clusters | None) -> Shares:
+    """What is left to endpoints that are judged."""
+    found: Shares = {}
+    room = SHOWN
+    for name, cluster in () if clusters is None else clusters.current.items():
+        shares = cluster.shares()
+        if shares and room > 0:
+            found[name] = {at: dict(each) for at, each in list(shares.items())[:room]}
+            room -= len(shares)
     return found
 
 

@@ -3,7 +3,8 @@ What counters, gauges and histograms say at one moment, as plain data: it surviv
 
 Rules
 - A L{Snapshot} is dictionaries, lists, texts and numbers: any encoding carries it from a worker to its supervisor.
-- Whoever adds up does not know what it adds: events, gauges and histograms of workers are all sums.
+- Whoever adds up does not know what it adds: events, gauges and histograms of workers are all sums.  What is left to an
+  endpoint is the same in all of them, or soon will be: the least counts.
 - A total never goes down, whatever becomes of a worker: L{Totals}.  (What a worker counted after its last snapshot dies
   with it.)
 """
@@ -11,11 +12,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 Number = int | float
 Scoped = dict[str, dict[str, dict[str, Number]]]
 """Kind → name → event or gauge → number; of the process as a whole where kind and name are empty."""
+Shares = dict[str, dict[str, dict[str, Number]]]
+"""Upstream → endpoint → who judges it → the share that is left to it, 0 to 1; by all of them where that is empty."""
 
 
 class Bins(TypedDict):
@@ -34,6 +37,8 @@ class Snapshot(TypedDict):
     gauges: Scoped
     """How much right now."""
     histograms: dict[str, Bins]
+    endpoints: NotRequired[Shares]
+    """Right now, of those that are judged."""
 
 
 def empty() -> Snapshot:
@@ -48,6 +53,8 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
         _add(whole["counts"], each["counts"])
         _add(whole["gauges"], each["gauges"])
         _pour(whole["histograms"], each["histograms"])
+        if "endpoints" in each:
+            _least(whole.setdefault("endpoints", {}), each["endpoints"])
     return whole
 
 
@@ -58,6 +65,15 @@ def _add(into: Scoped, more: Scoped) -> None:
             sums = mine.setdefault(name, {})
             for event, number in numbers.items():
                 sums[event] = sums.get(event, 0) + number
+
+
+def _least(into: Shares, more: Shares) -> None:
+    for upstream, endpoints in more.items():
+        mine = into.setdefault(upstream, {})
+        for endpoint, shares in endpoints.items():
+            known = mine.setdefault(endpoint, {})
+            for by, share in shares.items():
+                known[by] = min(share, known.get(by, share))
 
 
 def _pour(into: dict[str, Bins], more: dict[str, Bins]) -> None:
@@ -125,4 +141,5 @@ class Totals:
 
     def _left(self, share: Share) -> None:
         self._shares.remove(share)
-        self.gone = merge((self.gone, {**share.latest, "gauges": {}}))
+        self.gone = merge((self.gone, {**share.latest, "gauges": {}, "endpoints": {}}))
+        self.gone.pop("endpoints", None)

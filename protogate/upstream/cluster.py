@@ -221,6 +221,10 @@ class Cluster:
         """A look at each pool, by its endpoint's address."""
         return {endpoint.address: endpoint.pool.stats() for endpoint in self._endpoints.values()}
 
+    def shares(self) -> dict[str, dict[str, float]]:
+        """What is left to each endpoint, see L{Verdicts.shares}."""
+        return self._verdicts.shares()
+
     # -- requests
 
     def handle(self, request: Request) -> Response | Deferred[Response]:

@@ -81,6 +81,15 @@ class Verdicts:
         judged = self._posted.get(where(endpoint), {}).get(by)
         return None if judged is None else judged[2]
 
+    def shares(self) -> dict[str, dict[str, float]]:
+        """By endpoint and judge, and by all of them together under no name; nothing where nobody judges."""
+        if not self._follows:
+            return {}
+        return {
+            at: {"": endpoint.share, **{by: share for by, (share, _) in endpoint.held.items()}}
+            for at, endpoint in self._endpoints.items()
+        }
+
     def _told(self, key: str, value: Any) -> None:
         by, _, at = key.partition(" ")
         judged = None if value is None else (float(value[0]), str(value[1]), value[2])

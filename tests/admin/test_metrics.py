@@ -54,6 +54,8 @@ def test_what_has_a_name_is_there_from_the_start() -> None:
         *gauges,
         "protogate_build_info",
         "protogate_module_gauge",
+        "protogate_endpoint_share",
+        "protogate_endpoint_held",
     }
     for family in families.values():
         assert family.name.startswith("protogate_")
@@ -117,6 +119,14 @@ def test_gauges() -> None:
     assert value(taken, "protogate_upstream_connections_open", upstream="shop") == 5
     assert value(taken, "protogate_upstream_connections_idle", upstream="shop") == 3
     assert value(taken, "protogate_upstream_requests_waiting", upstream="shop") == 1
+
+
+def test_what_is_left_to_endpoints() -> None:
+    taken = empty()
+    taken["endpoints"] = {"shop": {"192.0.2.7:80": {"": 0.5, "outliers": 0.5}, "192.0.2.8:80": {"": 1.0}}}
+    assert value(taken, "protogate_endpoint_share", upstream="shop", endpoint="192.0.2.7:80") == 0.5
+    assert value(taken, "protogate_endpoint_share", upstream="shop", endpoint="192.0.2.8:80") == 1
+    assert value(taken, "protogate_endpoint_held", upstream="shop", endpoint="192.0.2.7:80", by="outliers") == 0.5
 
 
 def test_durations_are_histograms_with_every_bound() -> None:

@@ -88,3 +88,17 @@ def test_what_modules_have_right_now() -> None:
         client.reset()
         gateway.run()
         assert gauge(own.snapshot(), "module", "concurrencyLimit")["busy"] == 0
+
+
+def test_what_is_left_to_endpoints_that_are_judged() -> None:
+    check = ", healthCheck: {type: connect, interval: 1s, timeout: 1s, fall: 1, rise: 1}}]"
+    with MemoryGateway(CONFIG) as gateway:
+        own = Own(gateway.service)
+        assert "endpoints" not in own.snapshot(), "nobody judges"
+        assert gateway.reload(CONFIG.replace('192.0.2.7:80"}]}]', f'192.0.2.7:80"}}]{check}'))
+        assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 1.0}}}
+        gateway.advance(1.2)
+        assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 0.0, "healthCheck": 0.0}}}
+        gateway.upstream("192.0.2.7", 80, *[[Do.SILENCE]] * 9)
+        gateway.advance(1.2)
+        assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 1.0}}}

@@ -37,6 +37,22 @@ def test_events_gauges_and_histograms_add_up() -> None:
     }
 
 
+def test_of_what_is_left_to_an_endpoint_the_least_counts() -> None:
+    one, other, third = counted(1), counted(1), counted(1)
+    one["endpoints"] = {"shop": {"a:80": {"": 1.0}, "b:80": {"": 0.5, "outliers": 0.5}}}
+    other["endpoints"] = {"shop": {"a:80": {"": 0.0, "healthCheck": 0.0}, "c:80": {"": 1.0}}}
+    before = json.dumps([one, other])
+    assert merge([one, third, other])["endpoints"] == {
+        "shop": {"a:80": {"": 0.0, "healthCheck": 0.0}, "b:80": {"": 0.5, "outliers": 0.5}, "c:80": {"": 1.0}}
+    }
+    assert json.dumps([one, other]) == before
+    totals = Totals()
+    share = totals.join()
+    share.take(one)
+    share.end()
+    assert "endpoints" not in totals.whole()
+
+
 def test_what_is_added_up_stays_as_it_is() -> None:
     one, other = counted(3, bins={"bins": [1], "sum": 0.5}), counted(4, bins={"bins": [0, 1], "sum": 1.0})
     before = json.dumps([one, other])
