@@ -91,6 +91,7 @@ class TrafficCopy:
         self._tell = Limited(_log.info, self._interval, means.wheel.now)
         if isinstance(before, TrafficCopy):
             self.copies, before._succeeded = before.copies, True
+        means.gauge("under_way", lambda: len(self.copies.under))
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}."""

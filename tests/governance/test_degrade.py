@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from rubbish import garbage
 from twisted.trial.unittest import SynchronousTestCase
 
 from protogate.body import Whole
 from protogate.governance.degrade import DegradeFactory
 from protogate.message import Response
+from protogate.testing.bodies import Giver, Taker
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.means import FakeMeans, Service
@@ -231,6 +233,59 @@ def test_what_fails_is_followed_by_the_next():
         assert counts(gateway) == {"on_error": 1, "fallback_failed": 1, "gave_answer": 1}
 
 
+def test_a_path_that_is_none_is_passed_over():
+    give = f'{{upstream: other, path: "/%2${{request.path}}"}}, {TEXT}'
+    with MemoryGateway(config(give)) as gateway:
+        assert gateway.ask(GET).endswith(b"later")
+        assert counts(gateway) == {"on_error": 1, "fallback_failed": 1, "gave_answer": 1}
+
+
+def test_what_has_a_bug_is_passed_over_and_told(flush_errors):
+    module, counted = DegradeFactory().build({"when": {"always": True}, "give": [ANSWER, ANSWER]}), Counter()
+    module.start(FakeMeans(counted=counted), None)
+    made = exchange("PRE_UPSTREAM")
+    first = module._fallbacks[0]
+    first._page = None
+    first._fields = None
+    assert Taker(module.process(made).body).data == b"later"
+    assert counted == {"on_condition": 1, "fallback_failed": 1, "gave_answer": 1}
+    flush_errors()
+
+
+def through(params, response, give=None):
+    """What comes of an answer that is there at once."""
+    services = {"other": Service(lambda request: give)}
+    module = DegradeFactory().build(params)
+    module.start(FakeMeans(services), None)
+    made = exchange("PRE_UPSTREAM")
+    assert module.process(made) is None
+    (function,) = made.promised()[2]
+    return function(made, lambda: response)
+
+
+def test_answers_that_are_there_at_once():
+    good, bad = Response(200, protocol="TEST/1"), Response(503, body=Giver([b"sorry"]).body)
+    other = Response(200, protocol="TEST/1")
+    assert through({"give": [ANSWER]}, good) is good
+    assert through({"give": [{"upstream": "other"}]}, bad, other) is other
+    assert bad.body.attached
+    assert through({"when": {"always": True}, "give": [{"upstream": "other"}]}, good, other) is other
+    failing = Response(500, body=Whole(b"no"))
+    assert through({"when": {"always": True}, "give": [{"upstream": "other"}]}, good, failing) is good
+    assert through({"give": [{"upstream": "other"}]}, Response(503), failing).status == 503
+
+
+@pytest.mark.parametrize("give", [TEXT, OTHER, CACHED])
+@pytest.mark.parametrize("more", ["", "when: {always: true}"])
+def test_nothing_is_left_to_the_garbage_collector(give, more):
+    with MemoryGateway(config(give, more)) as gateway:
+        if give is CACHED:
+            upstream(gateway, GOOD)
+        upstream(gateway, answer(b"other"), host="192.0.2.8")
+        assert garbage(gateway, GET) == set()
+        assert garbage(gateway, post()) == set()
+
+
 def test_a_client_that_leaves_ends_it():
     with MemoryGateway(config(OTHER)) as gateway:
         upstream(gateway, answer(b"sorry", b"503 Sorry"))
@@ -327,6 +382,19 @@ def test_where_nothing_can_be_given_the_upstream_is_asked_after_all(content):
         upstream(gateway, answer())
         assert gateway.ask(GET).endswith(b"ok")
         assert counts(gateway) == {"on_condition": 1}
+
+
+def test_what_cannot_be_asked_again_is_not_asked_after_all():
+    with MemoryGateway(config(OTHER, "when: {always: true}")) as gateway:
+        shop = upstream(gateway, answer())
+        gateway.upstream("192.0.2.8", 80, [Expect(b"x" * 70_000), Do.RESET])
+        client = gateway.client()
+        client.send(b"PUT / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.send(b"186a0\r\n" + b"x" * 100_000 + b"\r\n")
+        gateway.run()
+        client.send(b"0\r\n\r\n")
+        gateway.run()
+        assert (status_of(client.received), shop.connections) == (502, [])
 
 
 def test_an_operators_switch_is_followed(tmp_path):

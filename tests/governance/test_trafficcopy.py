@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from rubbish import garbage
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from protogate.governance import trafficcopy
+from protogate.body import Whole
+from protogate.governance import copyunderway, trafficcopy
 from protogate.governance.trafficcopy import TrafficCopyFactory
 from protogate.interfaces import IStreamCodec
+from protogate.message import Response
 from protogate.plugins import names
+from protogate.testing.bodies import Giver, Taker
 from protogate.testing.caller import Caller
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.means import FakeMeans, Service
 from protogate.testing.module import ModuleContract
+from protogate.testing.reactor import MemoryReactor
 from protogate.testing.upstream import Do, Expect
 
 CODECS = tuple(names(IStreamCodec))
@@ -255,6 +263,8 @@ def test_only_so_many_are_under_way():
         for _ in range(5):
             assert gateway.ask(GET).endswith(b"ok")
         assert counts(gateway) == {"copied": 2, "skipped": 3}
+        gauges = gateway.service.admin._watched.snapshot()["gauges"]["module"]
+        assert gauges == {"trafficCopy": {"under_way": 2}}
         gateway.advance(6)
         gateway.ask(GET)
         assert counts(gateway) == {"copied": 3, "skipped": 3, "late": 2}
@@ -312,6 +322,48 @@ def test_a_reload_keeps_what_is_under_way_and_what_takes_the_module_away_gives_i
         assert gateway.reload(without)
         gateway.run()
         assert following.connections[1].lost is not None
+
+
+def test_answers_that_are_there_at_once_are_compared_too():
+    counted, reactor = Counter(), MemoryReactor()
+    service = Service(lambda request: Response(200, body=Whole(b"ok")))
+    module = TrafficCopyFactory().build({"upstream": "next", "compare": {}})
+    module.start(FakeMeans({"next": service}, reactor=reactor, counted=counted), None)
+    made = exchange("PRE_UPSTREAM", clock=reactor.clock)
+    module.process(made)
+    (through,) = made.promised()[2]
+    response = through(made, lambda: Response(200, body=Whole(b"ok"), protocol="TEST/1"))
+    assert counted == {}
+    Taker(response.body)
+    reactor.run()
+    assert counted == {"copied": 1, "copy_2xx": 1, "matched": 1}
+    assert service.requests[0].ledger is None
+    module.stop()
+    reactor.advance(1)
+    assert list(reactor.getDelayedCalls()) == []
+
+
+def test_an_answer_that_wins_over_giving_up_is_stopped():
+    late, answers, reactor = Deferred(lambda _: None), [], MemoryReactor()
+    module = TrafficCopyFactory().build({"upstream": "next", "timeout": "1s"})
+    module.start(FakeMeans({"next": Service(lambda request: late)}, reactor=reactor), None)
+    made = exchange("PRE_UPSTREAM", clock=reactor.clock)
+    module.process(made)
+    made.promised()[2][0](made, lambda: answers.append(1) or Response(200))
+    late.addErrback(lambda failure: Response(200, body=giver.body))
+    giver = Giver([b"ok"])
+    reactor.run()
+    module.stop()
+    assert giver.stopped
+    assert module.copies.under == set()
+
+
+@pytest.mark.parametrize("params", ["", "compare: {body: json}"])
+@pytest.mark.parametrize("ask", [GET, b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nok"])
+def test_nothing_is_left_to_the_garbage_collector(params, ask):
+    with MemoryGateway(config(params)) as gateway:
+        upstreams(gateway)
+        assert garbage(gateway, ask) == set()
 
 
 def test_a_path_that_is_none_is_no_trouble(flush_errors):
@@ -393,6 +445,22 @@ def test_what_is_not_complete_is_not_compared(half):
         client.reset()
         gateway.run()
         assert counts(gateway)["uncompared"] == 1
+
+
+def test_what_breaks_off_on_the_way_to_the_client_is_not_compared():
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"
+    with MemoryGateway(config("compare: {}")) as gateway:
+        upstreams(gateway, [Expect(b"\r\n\r\n"), half, Do.CLOSE])
+        assert gateway.ask(GET).endswith(b"half")
+        assert counts(gateway) == {"copied": 1, "copy_2xx": 1, "uncompared": 1}
+
+
+def test_what_cannot_be_compared_is_not(monkeypatch):
+    def fail(*args):
+        raise RecursionError
+
+    monkeypatch.setattr(copyunderway, "differences", fail)
+    assert compared("", OK, OK) == ({"uncompared": 1}, [])
 
 
 def test_large_answers_are_compared_without_being_kept():
