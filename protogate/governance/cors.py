@@ -96,16 +96,12 @@ class Cors:
         if self._anybody:
             exchange.fields.extend(self._public)
         else:
-            exchange.fields.extend(self._said(origins))
+            known = self._known.get(origins[0]) if len(origins) == 1 else None
+            exchange.fields.extend(self._said(origins) if known is None else known)
         return None
 
     def _said(self, origins: Sequence[bytes]) -> Sequence[Field]:
-        """What the answer says."""
-        if len(origins) != 1:
-            return self._nobody
-        known = self._known.get(origins[0])
-        if known is not None:
-            return known
+        """What the answer says; to who is allowed, it is remembered."""
         if not self._fits(origins):
             return self._nobody
         said = ((b"access-control-allow-origin", origins[0]), *self._fields, _VARY)
