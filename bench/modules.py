@@ -122,6 +122,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         answer=((b"date", formatdate(usegmt=True).encode()), (b"cache-control", b"public, max-age=86400")),
         read=True,
     ),
+    "circuitBreaker": Setting({}, note="without what it does with the answer"),
     "compress": Setting(
         {},
         fields=((b"accept-encoding", b"gzip"),),

@@ -546,10 +546,10 @@ class Exchange:
         self.ledger.end = self.plan.wheel.now()
         self._unguard()
         self._valve = self._waiting = None
-        if self._afterwards is not None:
-            self._let_go()
         if reason is not None and (self.reason is None or self.response is None):
             self.reason = reason
+        if self._afterwards is not None:
+            self._let_go()
         bound = self.plan.post_response
         if bound:
             try:

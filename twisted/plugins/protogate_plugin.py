@@ -33,6 +33,7 @@ add_response_header = Plugin(
 basic_auth = Plugin(IModuleFactory, "basicAuth", "protogate.governance.basicauth.BasicAuthFactory")
 body_limit = Plugin(IModuleFactory, "bodyLimit", "protogate.governance.bodylimit.BodyLimitFactory")
 cache = Plugin(IModuleFactory, "cache", "protogate.governance.cache.CacheFactory")
+circuit_breaker = Plugin(IModuleFactory, "circuitBreaker", "protogate.governance.circuitbreaker.CircuitBreakerFactory")
 compress = Plugin(IModuleFactory, "compress", "protogate.governance.compress.CompressFactory")
 concurrency_limit = Plugin(
     IModuleFactory, "concurrencyLimit", "protogate.governance.concurrencylimit.ConcurrencyLimitFactory"
