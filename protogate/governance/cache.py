@@ -32,6 +32,7 @@ from protogate.errors import CLIENT, Abort, ConfigError
 from protogate.expression.template import Template
 from protogate.governance.cacheagain import again
 from protogate.governance.cachevisit import DRAINED, Visit
+from protogate.governance.degradegive import NOTE as DEGRADED
 from protogate.governance.means import Means
 from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.places import Places
@@ -272,7 +273,7 @@ class Cache:
 
     def _passed(self, why: str, stored: Stored | None, exchange: Exchange) -> None:
         response = exchange.response
-        if response is None or not response.protocol:
+        if response is None or not response.protocol or DEGRADED in (exchange.noted or ()):
             return
         if stored is not None and exchange.request.method == b"HEAD" and response.status == stored.status:
             self._compare(stored, response, exchange)

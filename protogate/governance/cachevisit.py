@@ -21,6 +21,7 @@ from protogate.caching.store import Key, Uri
 from protogate.caching.stored import Place, Stored, usable
 from protogate.caching.storing import CREDENTIALS, selected, unfit
 from protogate.errors import CLIENT
+from protogate.governance.degradegive import NOTE as DEGRADED
 from protogate.interfaces import IBody
 from protogate.message import Headers, Response
 from protogate.wheel import Wheel
@@ -126,7 +127,7 @@ class Visit:
         self._over = True
         self._somebody = self._somebody or exchange.identity is not None  # a module behind may have found it out
         stored = self.stored
-        if not response.protocol:
+        if not response.protocol or DEGRADED in (exchange.noted or ()):
             # Not the upstream's: a failure, or what another module says.
             reason = response.reason
             if reason is not None and reason.who is not CLIENT:

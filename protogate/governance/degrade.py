@@ -26,7 +26,7 @@ from protogate.errors import Abort, ConfigError
 from protogate.expression.template import Template
 from protogate.governance.cache import CREDENTIALS, TARGETED
 from protogate.governance.degradecase import Case
-from protogate.governance.degradegive import FAILURES, KNOWN, Other, Others, Own, twice
+from protogate.governance.degradegive import FAILURES, KNOWN, NOTE, Other, Others, Own, twice, uncached
 from protogate.governance.degradekept import LastGood, Terms
 from protogate.governance.degradewhen import NAME, Switches, When, read, switches
 from protogate.governance.errorpage import Page, texts_of
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 MARK: Final = b"x-protogate-degraded"
 """A field of the answer: the C{name} of the entry."""
-NOTE: Final = "degraded"
-"""Under which a record tells of it."""
 MEMORY: Final = 16 << 20
 SIZE: Final = 256 * 1024
 AGE: Final = 86_400.0
@@ -199,6 +197,7 @@ class Degrade:
         case.over = True
         if isinstance(fallback, Other) and case.resent is not None:
             case.resent.given(exchange.ledger)
+            uncached(response.headers)
         self._count(fallback.name)
         exchange.notes[NOTE] = {"name": self.name, "why": why, "gave": fallback.name}
         if self._mark:

@@ -2,9 +2,10 @@
 What is given in place of an answer: one of its own, another upstream's.
 
 Rules
-- An own answer is not for caches, unless it says so itself.
-- Another upstream is asked anew, and sent what the first one was, but for the path.  What has a body is sent again only
-  while that is whole; what may have been done already only where doing it twice is doing it once.
+- What is given is not for caches, or it would stay when all is well again: but for an own answer that says otherwise.
+- Another upstream is asked anew, and sent what the first one was, but for the path, and for conditions and ranges that
+  are about what the first one has.  What has a body is sent again only while that is whole; what may have been done
+  already only where doing it twice is doing it once.
 - An answer of another upstream that tells of a failure of its own is none.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from twisted.internet.defer import Deferred
 
 from protogate.body import Replay
+from protogate.caching.conditions import CONDITIONS
 from protogate.errors import ALWAYS, Retry
 from protogate.exchange.ledger import Ledger
 from protogate.expression.template import Template
@@ -31,10 +33,16 @@ from protogate.message import Headers, Request, Response
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
 
+NOTE: Final = "degraded"
+"""Under which a record tells of it."""
 IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """Methods with which asking twice is asking once (RFC 9110, 9.2.2)."""
+NO_STORE: Final = (b"cache-control", b"no-store")
+READS: Final = frozenset((b"GET", b"HEAD"))
 FAILURES: Final = 500
 """Status from which on another upstream has failed, too."""
+_ABOUT: Final = CONDITIONS | {b"range", b"if-range"}
+_FRESH: Final = frozenset((b"cache-control", b"expires", b"pragma", b"cdn-cache-control", b"surrogate-control"))
 _MARKS: Final = ("chosen", "connected", "sent", "answered", "dns", "connect", "tls", "reused", "address")
 REPLAY: Final = 64 * 1024
 """Bytes of a request body that are kept for it."""
@@ -69,7 +77,7 @@ class Own:
         if self._page is not None and self._status not in EMPTY:
             self._page.show(exchange, response)
         if b"cache-control" not in self._fields.names:
-            response.headers.append((b"cache-control", b"no-store"))
+            response.headers.append(NO_STORE)
         return response
 
 
@@ -98,14 +106,14 @@ class Other:
             return None
         if exchange.target is not None and exchange.target.upstream == self.upstream:
             return None
-        target, path = first.target, self._path
+        target, path, reads = first.target, self._path, first.method in READS
         if path and target.startswith(b"/"):
             _, mark, query = target.partition(b"?")
             target = target_of(path if isinstance(path, str) else path(exchange)) + mark + query
         request = Request(
             first.method,
             target,
-            Headers(first.headers),
+            Headers([each for each in first.headers if each[0] not in _ABOUT] if reads else first.headers),
             body,
             resent.authority,
             first.scheme,
@@ -151,6 +159,12 @@ class Resent:
         """It will not be sent again."""
         if self._replay is not None:
             self._replay.release()
+
+
+def uncached(headers: Headers) -> None:
+    """Let no cache keep it."""
+    headers[:] = [field for field in headers if field[0] not in _FRESH]
+    headers.append(NO_STORE)
 
 
 def twice(method: bytes, retry: Retry) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from protogate.body import Valve
@@ -117,7 +117,9 @@ class LastGood:
         stored, now = self.store.find(sought.uri, sought.place, sought.headers), exchange.wheel.now()
         if stored is None or not stored.excused(None, self._age, now):
             return None
-        return answering.answer(stored, sought.said, exchange.request.method == b"HEAD", now, time.time(), b"")
+        # Conditions may be those of a cache of ours: all of it is never wrong.
+        said = replace(sought.said, conditions=[])
+        return answering.answer(stored, said, exchange.request.method == b"HEAD", now, time.time(), b"")
 
     def keep(self, exchange: Exchange, sought: Sought, response: Response) -> None:
         """An upstream has answered: keep that, if it may be."""

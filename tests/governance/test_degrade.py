@@ -226,6 +226,36 @@ def test_the_failure_stays_where_nothing_can_be_given():
         assert (status_of(got), got[-5:]) == (503, b"sorry")
 
 
+def test_what_another_upstream_says_is_for_this_client_and_this_moment():
+    asked = GET.replace(b"\r\n\r\n", b'\r\nIf-None-Match: "1"\r\nRange: bytes=0-1\r\nX-A: 1\r\n\r\n')
+    with MemoryGateway(config(OTHER)) as gateway:
+        said = answer(b"other", b"200 OK", PUBLIC, b"Expires: 0", b"CDN-Cache-Control: max-age=60")
+        other = upstream(gateway, said, host="192.0.2.8")
+        head = gateway.ask(asked).lower().split(b"\r\n\r\n")[0].split(b"\r\n")
+        assert b"cache-control: no-store" in head
+        assert not [line for line in head if line.startswith((b"expires", b"cdn-"))]
+        sent = other.received[0].lower()
+        assert b"x-a: 1" in sent
+        assert b"if-none-match" not in sent
+        assert b"range" not in sent
+
+
+@pytest.mark.parametrize("order", [-1, 1])
+@pytest.mark.parametrize("give", [OTHER, TEXT, CACHED])
+def test_a_cache_keeps_nothing_of_it_and_what_it_has(order, give):
+    cache = f"  - {{name: cache, ruleOrder: {order}, actionParam: {{cacheStatus: false}}}}\n"
+    with MemoryGateway(config(give, others=cache)) as gateway:
+        tagged = answer(b"good", b"200 OK", PUBLIC, b'ETag: "1"')
+        upstream(gateway, tagged, DOWN, answer(b"", b"304 Same"))
+        upstream(gateway, answer(b"other", b"200 OK", PUBLIC), host="192.0.2.8")
+        given = {OTHER: b"other", TEXT: b"later", CACHED: b"good"}[give]
+        assert asks(gateway, GET) == [(200, b"good")]
+        gateway.advance(5)
+        assert asks(gateway, GET) == [(200, given)]
+        gateway.advance(5)
+        assert asks(gateway, GET) == [(200, b"good")]  # its own, which the upstream says is still good
+
+
 def test_what_fails_is_followed_by_the_next():
     with MemoryGateway(config(f"{CACHED}, {OTHER}, {TEXT}")) as gateway:
         upstream(gateway, answer(b"no", b"500 No"), host="192.0.2.8")
@@ -547,12 +577,12 @@ def test_answers_are_told_apart():
     assert kept(GOOD, cached=by, requests=(tenant, tenant)) == (200, b"good")
 
 
-def test_head_parts_and_conditions_are_answered_from_it():
+def test_head_and_parts_are_answered_from_it_and_conditions_are_not():
     tagged = answer(b"good", b"200 OK", PUBLIC, b'ETag: "1"')
     part = GET.replace(b"\r\n\r\n", b"\r\nRange: bytes=1-2\r\n\r\n")
     assert kept(tagged, requests=(GET, part)) == (206, b"oo")
     same = GET.replace(b"\r\n\r\n", b'\r\nIf-None-Match: "1"\r\n\r\n')
-    assert kept(tagged, requests=(GET, same)) == (304, b"")
+    assert kept(tagged, requests=(GET, same)) == (200, b"good")
     assert kept(tagged, requests=(GET, GET.replace(b"GET", b"HEAD"))) == (200, b"")
     assert kept(tagged, requests=(GET, post())) == (503, b"sorry")
 
