@@ -97,7 +97,7 @@ class Election:
             shares = [(endpoint, weight * STEPS) for endpoint, weight in weights]
         self._somebody = somebody
         if self.latencies is not None:
-            self.latencies.keep(endpoints)
+            self.latencies.take(endpoints)
         choice = self._made(shares) if self._zones is None else self._shared(shares, self._zones)
         self._choice = choice
         self._smooth = choice.smooth if isinstance(choice, Weighted) else None

@@ -7,7 +7,8 @@ Rules
 - Who fails soon is not fast: an attempt that came to nothing counts as one that took L{PENALTY}, an error (5xx) as one
   that took the average.  What the client or a limit of ours ended says how long it took at least, and nothing else.
 - An endpoint that has never answered costs nothing; while it is first asked it costs more than any other, so that not
-  all turn to it before anybody knows how it is.
+  all turn to it before anybody knows how it is.  So it is with one to which nothing was left: how it was before that is
+  forgotten.
 """
 
 from __future__ import annotations
@@ -38,21 +39,19 @@ class Latencies:
         self._now = now
         self._of: dict[Endpoint, Average] = {}
 
-    def keep(self, endpoints: Iterable[Endpoint]) -> None:
-        """Forget all others."""
+    def take(self, endpoints: Iterable[Endpoint]) -> None:
+        """From now on it is about these, as far as anything is left to them."""
         before, self._of = self._of, {}
         for endpoint in endpoints:
-            average = before.get(endpoint)
-            if average is not None:
-                self._of[endpoint] = average
+            if endpoint.up:
+                average = before.get(endpoint)
+                self._of[endpoint] = Average() if average is None else average
 
     def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
         """L{protogate.upstream.cluster.Watcher}."""
         average = self._of.get(endpoint)
-        if average is None:
-            if outcome is Outcome.NOTHING:
-                return
-            average = self._of[endpoint] = Average()
+        if average is None or (outcome is Outcome.NOTHING and not average.known):
+            return
         now = self._now()
         if outcome is Outcome.FAILED:
             seconds = max(seconds, PENALTY)
@@ -63,18 +62,19 @@ class Latencies:
     def cost(self, endpoint: Endpoint, load: float) -> float:
         """How long an answer of the endpoint is likely to take, in seconds, when it has so many requests already."""
         average = self._of.get(endpoint)
-        if average is None:
+        if average is None or not average.known:
             return UNKNOWN * load
         return average.at(self._now()) * (load + 1.0)
 
 
 class Average:
-    """Of one endpoint, in seconds."""
+    """Of one endpoint, in seconds.  @ivar known: whether there is one."""
 
-    __slots__ = ("_since", "_value")
+    __slots__ = ("_since", "_value", "known")
 
     def __init__(self) -> None:
         self._value = self._since = 0.0
+        self.known = False
 
     def at(self, now: float) -> float:
         """What it has fallen to."""
@@ -87,4 +87,4 @@ class Average:
         else:
             kept = exp((self._since - now) / DECAY)
             self._value = self._value * kept + seconds * (1.0 - kept)
-        self._since = now
+        self._since, self.known = now, True

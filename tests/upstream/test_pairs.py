@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polls import Poll, endpoints, load, request, short
+from polls import Poll, endpoints, holding, load, request, short
 
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.latency import DECAY, PENALTY, Latencies
@@ -120,7 +120,8 @@ class Clock:
 def test_an_average_rises_at_once_and_falls_slowly() -> None:
     clock = Clock()
     latencies = Latencies(clock)
-    (one,) = endpoints(1)
+    (one,) = among = endpoints(1)
+    latencies.take(among)
     assert latencies.cost(one, 0) == 0.0
     assert latencies.cost(one, 1) > 1e6, "it is asked for the first time"
     latencies.ended(one, WELL, 0.1)
@@ -139,7 +140,8 @@ def test_an_average_rises_at_once_and_falls_slowly() -> None:
 
 
 def test_who_fails_soon_is_not_fast(latencies: Latencies) -> None:
-    one, two, three = endpoints(1, 1, 1)
+    one, two, three = among = endpoints(1, 1, 1)
+    latencies.take(among)
     latencies.ended(one, FAILED, 0.0)
     assert latencies.cost(one, 0) == pytest.approx(PENALTY)
     latencies.ended(two, WELL, 0.2)
@@ -156,12 +158,30 @@ def test_who_fails_soon_is_not_fast(latencies: Latencies) -> None:
 
 
 def test_what_is_no_endpoint_any_more_is_forgotten(latencies: Latencies) -> None:
-    one, two = endpoints(1, 1)
+    one, two = among = endpoints(1, 1)
+    latencies.take(among)
     for each in (one, two):
         latencies.ended(each, WELL, 0.3)
-    latencies.keep([two])
+    latencies.take([two])
+    latencies.ended(one, WELL, 0.3)
     assert latencies.cost(one, 0) == 0.0
     assert latencies.cost(two, 0) == pytest.approx(0.3)
+
+
+def test_one_to_which_nothing_was_left_is_asked_once_when_it_comes_back() -> None:
+    one = Poll(endpoints(100, 100), balance="peakEwma")
+    latencies = one.election.latencies
+    assert latencies is not None
+    latencies.ended(one.among[0], WELL, 0.01)
+    latencies.ended(one.among[1], FAILED, 0.0)
+    assert one.counts(10) == {"1": 10}
+    for share in (0.0, 0.5):
+        holding(one.among[1], share)
+        one.arrange()
+        latencies.ended(one.among[1], FAILED, 5.0) if not share else None
+    assert one.counts(10) == {"2": 10}
+    latencies.ended(one.among[1], WELL, 0.02)
+    assert one.counts(10) == {"1": 10}
 
 
 def test_the_one_likely_to_be_sooner_is_chosen() -> None:
@@ -189,6 +209,7 @@ def test_one_that_nobody_knows_is_asked_once_first() -> None:
 
 def test_load_counts_for_more_where_the_weight_is_less(latencies: Latencies) -> None:
     among = loaded(endpoints(100, 300), 2, 2)
+    latencies.take(among)
     pairs = PeakEwma([(among[0], 100), (among[1], 300)], Random(1), latencies)
     for each in among:
         latencies.ended(each, WELL, 0.1)
