@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from protogate.codings import UNPACKERS, Bounded
-from protogate.message import Headers, Response
+from protogate.message import Field, Headers, Response
 
 DIGEST: Final = "digest"
 LENGTH: Final = "length"
@@ -82,14 +82,15 @@ class Said:
     One answer, as far as it is compared.
 
     @ivar size: bytes of content so far.
+    @ivar trailers: fields behind the content.
     @ivar whole: all of it came.
     """
 
-    __slots__ = ("_digest", "_room", "_wants", "headers", "parts", "size", "status", "whole")
+    __slots__ = ("_digest", "_room", "_wants", "headers", "parts", "size", "status", "trailers", "whole")
 
     def __init__(self, response: Response, terms: Terms) -> None:
         self.status, self.headers = response.status, Headers(response.headers)
-        self.size, self.whole = 0, response.body is None
+        self.size, self.whole, self.trailers = 0, response.body is None, Headers()
         self._room = terms.limit if terms.body == JSON else 0
         self._wants = terms.body in (JSON, DIGEST)
         self._digest: Any = None
@@ -110,6 +111,12 @@ class Said:
         if self._digest is None:
             self._digest = blake2b(digest_size=16)
         self._digest.update(data)
+
+    def end(self, trailers: Sequence[Field] | None) -> None:
+        """That was all of it."""
+        self.whole = True
+        if trailers:
+            self.trailers.extend(trailers)
 
     @property
     def digest(self) -> bytes:
@@ -136,17 +143,18 @@ def _differences(original: Said, copy: Said, terms: Terms) -> Iterator[str]:
     if terms.status and original.status != copy.status:
         yield f"status: {original.status}, {copy.status}"
     if terms.headers:
-        yield from _fields(original.headers, copy.headers, terms)
+        yield from _fields("header", original.headers, copy.headers, terms)
+        yield from _fields("trailer", original.trailers, copy.trailers, terms)
     if terms.body != NOTHING:
         yield from _content(original, copy, terms)
 
 
-def _fields(original: Headers, copy: Headers, terms: Terms) -> Iterator[str]:
+def _fields(kind: str, original: Headers, copy: Headers, terms: Terms) -> Iterator[str]:
     names = {name for fields in (original, copy) for name, _ in fields} - terms.ignored
     for name in sorted(names):
         before, after = original.all(name), copy.all(name)
         if before != after:
-            text = f"header {_short(name.decode('latin-1'))}"
+            text = f"{kind} {_short(name.decode('latin-1'))}"
             yield f"{text}: {_value(before)}, {_value(after)}" if terms.values else text
 
 

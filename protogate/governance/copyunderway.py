@@ -116,7 +116,7 @@ class _Overheard(Valve):
         self._said.add(data)
 
     def finish(self, trailers: Sequence[Field] | None = None) -> None:
-        self._said.whole = True  # first: the exchange may be over with it
+        self._said.end(trailers)  # first: the exchange may be over with it
         super().finish(trailers)
         self._end()
 
@@ -248,7 +248,7 @@ class Copy:
         """L{ISink}."""
         self._body = None
         if self._pair is not None and self._pair.copy is not None:
-            self._pair.copy.whole = True
+            self._pair.copy.end(trailers)
         self._end()
 
     def abort(self, reason: Abort) -> None:

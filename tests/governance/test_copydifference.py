@@ -15,12 +15,12 @@ from protogate.governance.copydifference import VOLATILE, Said, Terms, differenc
 from protogate.message import Response
 
 
-def said(terms, status=200, headers=(), content=b"", pieces=None):
+def said(terms, status=200, headers=(), content=b"", pieces=None, trailers=None):
     made = Said(Response(status, headers, Whole(content)), terms)
     for piece in [content] if pieces is None else pieces:
         if piece:
             made.add(piece)
-    made.whole = True
+    made.end(trailers)
     return made
 
 
@@ -44,6 +44,14 @@ def test_what_differs_is_named():
     other = {"status": 500, "headers": [(b"x-a", b"2")], "content": b"abd"}
     assert differs(Terms(), one, other) == ["status: 200, 500", "header x-a", "header x-b", "content"]
     assert differs(Terms(values=True), one, other)[1:3] == ["header x-a: 1, 2", "header x-b: 1, missing"]
+
+
+def test_trailers_count_as_fields_do():
+    one, other = {"trailers": [(b"grpc-status", b"0")]}, {"trailers": [(b"grpc-status", b"13")]}
+    assert differs(Terms(values=True), one, other) == ["trailer grpc-status: 0, 13"]
+    assert differs(Terms(), one, {}) == ["trailer grpc-status"]
+    assert differs(Terms(ignored=frozenset({b"grpc-status"})), one, other) == []
+    assert differs(Terms(headers=False), one, other) == []
 
 
 @pytest.mark.parametrize(
