@@ -86,7 +86,7 @@ def files(page: Path, directory: Path) -> None:
 def listed(page: Path, directory: Path) -> None:
     """Put the lists that a page names into a directory."""
     for example in examples(page):
-        if example.name.endswith(".txt"):
+        if example.name.endswith(".txt") or (example.name and example.language == "text"):
             (directory / example.name).write_text(example.text)
 
 
@@ -147,20 +147,31 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert issubclass(case, SynchronousTestCase)
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package that the page about modules makes, built, and put where Python finds it; beside it its tests."""
-    directory = tmp_path_factory.mktemp("package")
-    files(DOCS / "write-a-module.md", directory)
-    (directory / "acme_gateway" / "__init__.py").touch()
+def packaged(page: str, name: str, directory: Path) -> Path:
+    """The package that a page makes, built, and put where Python finds it; beside it its tests."""
+    files(DOCS / page, directory)
+    (directory / name / "__init__.py").touch()
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
     subprocess.run(build, cwd=directory, check=True, capture_output=True)
     (wheel,) = (directory / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(directory / "site")
-    for name in ("acme_gateway", "twisted"):
-        shutil.rmtree(directory / name)
+    for folder in (name, "twisted"):
+        shutil.rmtree(directory / folder)
     return directory
+
+
+def works(package: Path, words: list[str]) -> None:
+    """Run something where that package is installed."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (package / "site", package)))}
+    done = subprocess.run(words, cwd=package, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of the page about modules."""
+    return packaged("write-a-module.md", "acme_gateway", tmp_path_factory.mktemp("package"))
 
 
 @pytest.mark.parametrize(
@@ -173,9 +184,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["trial", "pytest", "check"],
 )
 def test_the_package_of_the_page_about_modules(package: Path, words: list[str]) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (package / "site", package)))}
-    done = subprocess.run(words, cwd=package, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    works(package, words)
+
+
+def test_the_package_of_the_page_about_discoveries(tmp_path: Path) -> None:
+    made = packaged("write-a-discovery.md", "acme_nacos", tmp_path)
+    works(made, [sys.executable, "-m", "twisted.trial", "tests.test_nacos"])
+    works(made, [sys.executable, "-m", "protogate", "check", "-c", "gateway.yaml"])
 
 
 @pytest.mark.parametrize(

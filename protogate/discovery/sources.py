@@ -58,7 +58,7 @@ def source(upstream: model.Upstream, find: Find) -> IDiscovery | None:
     ((name, told, path),) = chosen(upstream.discovery)
     try:
         factory = find(IDiscoveryFactory, name)
-        made: IDiscovery = factory.build(_options(factory, told), Entries(upstream))
+        made: IDiscovery = factory.build(understood(factory, told), Entries(upstream))
         return made
     except PluginError as error:
         faults = [ConfigError(str(error.args[0]), path)]
@@ -69,7 +69,12 @@ def source(upstream: model.Upstream, find: Find) -> IDiscovery | None:
     raise ConfigFaults([under(fault, "discovery") for fault in faults])
 
 
-def _options(factory: Any, told: object) -> Any:
+def understood(factory: Any, told: object) -> Any:
+    """
+    What a factory is told, as its C{options} want it.
+
+    @raise ConfigError: it is not that; or L{ConfigFaults}.
+    """
     kind = factory.options
     if isinstance(told, kind):
         return told  # of ours: the configuration has its class
