@@ -7,6 +7,8 @@ Rules
 - Within a bound: no endpoint has more requests under way than C{bound} times what its share of all that this process
   has under way is, rounded up (V. Mirrokni et al., Consistent hashing with bounded loads, 2018).  Who is at it hands on
   to the next endpoint in the key's own order, so that the overflow of one does not fall on another one as a whole.
+- Who is left so little that it is only being tried (L{TRY}) is tried by one request in so many of all its keys: the few
+  keys that so little is may never come.  From there on its keys come back for good, one after the other.
 - A request without a key, which an empty one is, goes by weight in turn.
 """
 
@@ -23,6 +25,7 @@ from protogate.errors import ConfigError
 from protogate.expression import condition
 from protogate.message import Request
 from protogate.routing.rendezvous import Rendezvous
+from protogate.upstream.breaker import TRY
 from protogate.upstream.choice import Choice, Shares, Weighted
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.verdicts import where
@@ -71,8 +74,17 @@ class Hash(Choice):
         self._bound, self._count = bound, count
         self._shares = {endpoint: share for endpoint, share in shares if share}
         self._total = sum(self._shares.values())
-        self._rendezvous = Rendezvous([(each, where(each), share) for each, share in self._shares.items()])
         self._weighted = Weighted(shares, random)
+        self._chance = random.random
+        tried = {each for each in self._shares if 0.0 < each.share <= TRY}
+        self._tried = tried if len(tried) < len(self._shares) else set()
+        firm = [(each, where(each), 0 if each in self._tried else share) for each, share in self._shares.items()]
+        self._rendezvous = Rendezvous(firm)
+        whole = [
+            (each, where(each), share / (each.share if each in self._tried else 1.0))
+            for each, share in self._shares.items()
+        ]
+        self._homes = Rendezvous(whole) if self._tried else None
 
     def pick(self, request: Request) -> Endpoint | None:
         """L{Choice}."""
@@ -80,6 +92,10 @@ class Hash(Choice):
         if not key:
             return self._weighted.pick(request)
         endpoint: Endpoint | None = self._rendezvous.pick(key)
+        if self._homes is not None:
+            home: Endpoint = self._homes.pick(key)
+            if home in self._tried and self._chance() < home.share:
+                return home
         if endpoint is None or not self._bound or not endpoint.pool.load or self.size < 2:
             return endpoint
         most = self._bound * (sum([each.pool.load for each in self._shares]) + 1) / self._total

@@ -42,7 +42,7 @@ class Server:
     def __init__(self, gateway: MemoryGateway, host: str, codec: str) -> None:
         self.waiting: list[Deferred[Response]] = []
         self.requests = self.connections = 0
-        self.patient = True
+        self.patient, self.status = True, 204
         self._gateway = gateway
         self._codec: IStreamCodec = find(IStreamCodec, codec)
         factory = ServerFactory()
@@ -57,7 +57,7 @@ class Server:
     def handle(self, request: Request) -> Response | Deferred[Response]:
         self.requests += request.target == b"/"
         if not self.patient:
-            return Response(204)
+            return Response(self.status)
         answer: Deferred[Response] = Deferred()
         self.waiting.append(answer)
         return answer
@@ -292,3 +292,60 @@ def test_a_new_endpoint_starts_slowly_and_those_of_the_beginning_do_not() -> Non
         assert sum(scene.shares(51)[:2]) == 40
         gateway.advance(10.1)
         assert scene.shares(30) == [10, 10, 10]
+
+
+# -- with those who judge
+
+JUDGED = "outliers: {consecutive: 3, errorRatio: 0, ejection: 10s, ramp: 100ms, maxShare: 0.5}"
+
+
+@pytest.mark.parametrize("way", ["", "balance: leastRequest", "balance: peakEwma", f"balance: hash, {KEY}"])
+def test_one_that_fails_is_left_alone_whatever_the_way(way: str) -> None:
+    with MemoryGateway(configured("http1", f"{way}{', ' if way else ''}{JUDGED}")) as gateway:
+        scene = Scene(gateway, "http1")
+        bad = scene.servers[0]
+        scene.hurry()
+        bad.status = 500
+        users = [f"user-{number}" for number in range(40)]
+        for user in users:
+            scene.send(1, user)
+        assert bad.requests == 3, "each further one went elsewhere"
+        endpoint = scene.cluster.endpoints[0]
+        assert (endpoint.share, set(endpoint.held)) == (0.0, {"outliers"})
+        bad.status = 204
+        before = [record.address for record in gateway.records if record.status == 500]
+        gateway.advance(12)
+        assert endpoint.share == 1.0
+        for user in users:
+            scene.send(1, user)
+        assert bad.requests > 4, "it is back"
+        assert before == ["192.0.2.1:80"] * 3
+
+
+@pytest.mark.parametrize("way", ["", "balance: leastRequest", "balance: peakEwma", f"balance: hash, {KEY}"])
+def test_a_broken_circuit_is_tried_whatever_the_way(way: str) -> None:
+    judged = "circuitBreaker: {errorRatio: 0, consecutive: 3, open: 5s, probes: 2, ramp: 100ms}"
+    with MemoryGateway(configured("http1", f"{way}{', ' if way else ''}{judged}, slowStart: 1s")) as gateway:
+        scene = Scene(gateway, "http1")
+        bad = scene.servers[0]
+        scene.hurry()
+        bad.status = 500
+        users = [f"user-{number}" for number in range(60)]
+        for user in users:
+            scene.send(1, user)
+        assert bad.requests == 3
+        bad.status = 204
+        gateway.advance(5.5)
+        endpoint = scene.cluster.endpoints[0]
+        for _ in range(30):
+            if endpoint.share == 1.0:
+                break
+            for user in users[:20]:
+                scene.send(1, user)
+            gateway.advance(0.5)
+        assert endpoint.share == 1.0
+        gateway.advance(1.1)  # it starts slowly
+        before = bad.requests
+        for user in users:
+            scene.send(1, user)
+        assert bad.requests - before > 6

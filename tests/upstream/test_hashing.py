@@ -14,6 +14,7 @@ from polls import Poll, endpoint, endpoints, holding, load, request, short
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
+from protogate.upstream.breaker import TRY
 from protogate.upstream.hashing import keys
 
 KEYS = [f"user-{number}" for number in range(2000)]
@@ -129,6 +130,27 @@ def test_another_attempt_goes_to_the_next_in_the_order_of_the_key() -> None:
         one.arrange([each for each in among if each is not tried[0]])
         assert one.election.pick(asked) is tried[1]
         one.arrange(among)
+
+
+def test_one_that_is_tried_is_tried_by_any_of_its_keys() -> None:
+    among = endpoints(100, 100, 100)
+    one = hashed(among)
+    mine = next(key for key, owner in one.owners(KEYS).items() if owner == "1")
+    holding(among[0], TRY)
+    one.arrange()
+    picks = Counter(short(one.pick(mine)) for _ in range(2000))
+    assert 60 < picks.pop("1") < 145
+    assert len(picks) == 1, "and else it stays where it is meanwhile"
+    rest = Counter(short(one.pick(key)) for key in KEYS)
+    assert 15 < rest["1"] < 55, "a twentieth of a third"
+    holding(among[0], 2 * TRY)
+    one.arrange()
+    assert one.owners(KEYS) == one.owners(KEYS), "from now on keys stay"
+    for each in among[1:]:
+        holding(each, 0.0)
+    holding(among[0], TRY)
+    one.arrange()
+    assert set(one.owners(KEYS[:50]).values()) == {"1"}, "there is nobody else"
 
 
 def upstream(**more: Any) -> model.Upstream:
