@@ -7,7 +7,7 @@ Requests come at a fixed rate, and their times are corrected for coordinated omi
 them, with its own settings.  The silent upstream accepts connections and neither reads nor answers.  Then a large
 upload flows, once without copies, once with each of them.
 
-Exit status 1: an answer is not 200; 99 of 100 requests take more than three times as long as without copies, and 5 ms;
+Exit status 1: an answer is not 200; 99 of 100 requests take more than three times as long as without copies, and 20 ms;
 an upload takes twice as long, and 2 s; or the gateway needs more than 48 MiB for it.
 """
 
@@ -178,7 +178,7 @@ def run(rate: float, seconds: float, size: int, kinds: Sequence[str] = KINDS) ->
     alone, *copied = figures
     faults = [f"{figure.name}: {figure.strange} answers were not 200" for figure in figures if figure.strange]
     for figure in copied:
-        if figure.late > max(alone.late * 3, alone.late + 0.005):
+        if figure.late > max(alone.late * 3, alone.late + 0.02):
             faults.append(f"{figure.name}: 99 of 100 take {figure.late * 1e3:.1f} ms, not {alone.late * 1e3:.1f} ms")
         if figure.upload > max(alone.upload * 2, alone.upload + 2.0):
             faults.append(f"{figure.name}: the upload takes {figure.upload:.1f} s, not {alone.upload:.1f} s")
