@@ -91,7 +91,15 @@ def build(path: str, source: Source | None = None) -> Build:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
     of_modules = [warning for stage in bound.values() for module in stage for warning in module.warnings]
-    doubts = (*loaded.warnings, *router.warnings, *of_modules, *parts.tls.warnings, *parts.codecs.warnings)
+    of_sources = discovery.warnings(config, parts.sources)
+    doubts = (
+        *loaded.warnings,
+        *router.warnings,
+        *of_modules,
+        *of_sources,
+        *parts.tls.warnings,
+        *parts.codecs.warnings,
+    )
     warnings = [loaded.describe(warning) for warning in doubts]
     loaded.forget()
     gateway = config.gateway

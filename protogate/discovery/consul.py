@@ -43,7 +43,7 @@ class Consul(Conversation):
     """@raise ConfigError: what is wrong with the token; its path begins with C{token}."""
 
     def __init__(self, question: Question, path: tuple[str | int, ...], options: model.Consul, entry: Entry) -> None:
-        super().__init__(question, path)
+        super().__init__(question, path, options.token is not None)
         self.patience = float(options.wait) * SPREAD
         self._entry, self._passing, self._place = entry, options.passing, options.token
         self._token = b""

@@ -48,6 +48,9 @@ PATIENCE: Final = 10.0
 LARGEST: Final = 16 << 20
 """Bytes that it may have."""
 
+_OPEN: Final = "endpoints come without TLS: whoever is on the way can put others in their place"
+_SHOWN: Final = "credentials are sent without TLS: whoever is on the way can read them"
+
 T = TypeVar("T")
 _log = Logger()
 _random: Final = SystemRandom()
@@ -58,13 +61,18 @@ class Conversation:
     """
     @ivar question: who is asked; its target is what the paths of questions begin with.
     @ivar findings: who is told; only from C{talk}.
+    @ivar warnings: what works, but perhaps not as it was meant; paths are of the options.
     """
 
     patience = 0.0
 
-    def __init__(self, question: Question, path: tuple[str | int, ...]) -> None:
-        """@param path: of the option that says who is asked."""
+    def __init__(self, question: Question, path: tuple[str | int, ...], secret: bool = False) -> None:
+        """
+        @param path: of the option that says who is asked.
+        @param secret: whether questions carry one.
+        """
         self.question = question
+        self.warnings = [ConfigError(_SHOWN if secret else _OPEN, path)] if question.clear else []
         self.asks = {question.service: path}
         self._findings: Findings | None = None
         self._talking: Deferred[None] | None = None
@@ -106,7 +114,9 @@ class Conversation:
             try:
                 await self.talk()
             except CancelledError:
-                return
+                if self._findings is None:
+                    return
+                why = "it was given up"
             except (Abort, ValueError) as error:
                 why = str(error)
             except Exception as error:

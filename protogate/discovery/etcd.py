@@ -69,7 +69,7 @@ class Etcd(Conversation):
         username: str = "",
         place: model.Secret | None = None,
     ) -> None:
-        super().__init__(question, path)
+        super().__init__(question, path, place is not None)
         self._entry, self._username, self._place = entry, username, place
         self._password = b"" if place is None else secret(place)
         self._range = {"key": _coded(prefix), "range_end": _coded(_end(prefix))}

@@ -155,6 +155,15 @@ def _agrees(upstream: model.Upstream) -> bool:
     return True
 
 
+def warnings(config: model.Config, sources: Mapping[str, IDiscovery]) -> Iterator[ConfigError]:
+    """What works, but perhaps not as it was meant; paths are of the file."""
+    for index, upstream in enumerate(config.upstreams):
+        if upstream.discovery is not None:
+            ((_, _, path),) = chosen(upstream.discovery)
+            for warning in getattr(sources[upstream.name], "warnings", ()):
+                yield under(warning, "upstreams", index, "discovery", *path)
+
+
 def asked(sources: Mapping[str, IDiscovery]) -> list[str]:
     """Names and origins of all that are asked."""
     return [name for source in sources.values() for name in source.asks]

@@ -6,6 +6,7 @@ Suites, mixins for trial's C{SynchronousTestCase} that also run under pytest:
     codec.CodecContract        everything that must hold for a codec
     interop.InteropContract    what must hold between two codecs
     module.ModuleContract      everything that must hold for a module
+    discovery.DiscoveryContract  everything that must hold for a source of endpoints
 
 Means, without sockets, threads or real time:
 

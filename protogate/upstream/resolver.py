@@ -40,6 +40,8 @@ HOSTS_TTL: Final = 60.0
 """Seconds after which /etc/hosts is looked at again."""
 DOUBT: Final = 5.0
 """Seconds between two queries for a name whose addresses do not answer."""
+OVERDUE: Final = float(sum(RETRIES))
+"""Seconds after which a question has no answer, whatever becomes of it."""
 MOST_NAMES: Final = 10_000
 """Names remembered; then those not needed any more are forgotten."""
 NOTHING: Final = "no such name, or it has no address"
@@ -66,7 +68,7 @@ class Answer:
     @ivar values: addresses, or L{protogate.upstream.query.Service}s; never empty unless the name surely stands for
         nothing.
     @ivar until: when to ask again, seconds on the wheel's clock.
-    @ivar away: no name server has answered the last question: this is an old answer.
+    @ivar away: no name server has answered the last question, or this one in time: this is an old answer.
     """
 
     values: tuple[Any, ...]
@@ -214,7 +216,8 @@ class Name:
     def _stale(self, now: float) -> Answer:
         assert self._answer is not None
         self._resolver.count("dns_stale")
-        return Answer(self._answer.values, now + SHORTEST, self._reason is not None)
+        away = self._reason is not None or (self._query is not None and self._asked + OVERDUE < now)
+        return Answer(self._answer.values, now + SHORTEST, away)
 
     def _after(self, now: float) -> Answer | Deferred[Answer]:
         """What to say a moment after a failure."""

@@ -83,6 +83,18 @@ def test_whoever_is_asked_is_in_use() -> None:
         assert "http://192.0.2.91:2379" in gateway.service.built.destinations
 
 
+def test_what_comes_without_tls_is_warned_of() -> None:
+    def warnings(**more: Any) -> list[str]:
+        with MemoryGateway(config(etcd_at(**more))) as gateway:
+            return [line.partition("upstreams[0].")[2] for line in gateway.service.built.warnings]
+
+    (line,) = warnings()
+    assert line.startswith("discovery.etcd.url: endpoints come without TLS")
+    assert warnings(url="http://127.0.0.1:2379") == warnings(url="https://192.0.2.91:2379") == []
+    (line,) = warnings(username="me", password={"env": "PATH"})
+    assert line.startswith("discovery.etcd.url: credentials are sent without TLS")
+
+
 def test_upstreams_that_do_not_agree_on_a_codec_have_that_fault_only() -> None:
     (found,) = faults({"dns": "a:1", "scheme": "h2c"}, endpoints=[{"url": "ws://a"}])
     assert "means http2, but another endpoint means http1" in found
@@ -218,6 +230,18 @@ def test_a_conversation_that_breaks_is_told_and_goes_on(
         made.gateway.advance(2)
         assert made.asked(2) == {2}
         assert len(flush_errors(ZeroDivisionError)) == 1
+
+
+def test_a_conversation_that_is_given_up_inside_goes_on(factory: ToldFactory) -> None:
+    with scene({"plugin": {"told": {}}}, HUB) as made:
+        source = factory.made[-1]
+        given_up: Deferred[None] = Deferred()
+        source.turns = [lambda: given_up, lambda: source.findings.found([source.entry(f"{at(2)}:80")])]
+        source._talking.cancel()  # type: ignore[union-attr]
+        source._begin()
+        given_up.cancel()
+        made.gateway.advance(2)
+        assert made.asked(2) == {2}
 
 
 def test_a_conversation_that_waits_for_nothing_holds_nobody_up(factory: ToldFactory) -> None:
