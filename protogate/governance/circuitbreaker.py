@@ -74,8 +74,9 @@ class CircuitBreaker:
     def start(self, means: Means, before: IModule | None) -> None:
         """L{ILiveModule}: take over all breakers."""
         self._count, self._terms = means.count, Terms.of(self._settings, means.workers)
-        if isinstance(before, CircuitBreaker) and before._text == self._text:
-            self.circuits = before.circuits
+        old: Any = before
+        if isinstance(old, CircuitBreaker) and old._text == self._text:
+            self.circuits = old.circuits
             for circuit in self.circuits.values():
                 circuit.change(self._terms)
 

@@ -118,9 +118,10 @@ class UpstreamBreaker:
         answer = ask(request)
         if waits(answer):
             return answer.addBoth(self._probed)
-        return self._probed(answer)
+        door.under -= 1
+        return answer
 
-    def _probed(self, result: Any) -> Any:
+    def _probed(self, result: object) -> object:
         self.circuit.door.under -= 1
         return result
 

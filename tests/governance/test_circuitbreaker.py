@@ -300,20 +300,20 @@ def test_a_reload_keeps_breakers_unless_it_asks_for_other_keys() -> None:
 
 
 CODECS = tuple(names(IStreamCodec))
-CONFIG = """
-listeners: [LISTENERS]
-upstreams: [{name: shop, endpoints: [{url: "http://192.0.2.7:80"}]}, {name: cart, endpoints: [{url: "http://192.0.2.8:80"}]}]
-routes:
-  - {value: /shop, matcherType: prefix, routes: [{targets: [{upstream: shop}]}]}
-  - {value: /cart, matcherType: prefix, routes: [{targets: [{upstream: cart}]}]}
-modules:
-  - {name: circuitBreaker, actionParam: {errorRatio: 0, consecutive: 3, open: 5s, probes: 1, ramp: 0}}
-""".replace(
-    "LISTENERS",
-    ", ".join(
-        f'{{name: {name}, address: "127.0.0.1:{8080 + at}", protocols: [{name}]}}' for at, name in enumerate(CODECS)
-    ),
+LISTENERS = ", ".join(
+    f'{{name: {name}, address: "127.0.0.1:{8080 + at}", protocols: [{name}]}}' for at, name in enumerate(CODECS)
 )
+CONFIG = f"""
+listeners: [{LISTENERS}]
+upstreams:
+  - {{name: shop, endpoints: [{{url: "http://192.0.2.7:80"}}]}}
+  - {{name: cart, endpoints: [{{url: "http://192.0.2.8:80"}}]}}
+routes:
+  - {{value: /shop, matcherType: prefix, routes: [{{targets: [{{upstream: shop}}]}}]}}
+  - {{value: /cart, matcherType: prefix, routes: [{{targets: [{{upstream: cart}}]}}]}}
+modules:
+  - {{name: circuitBreaker, actionParam: {{errorRatio: 0, consecutive: 3, open: 5s, probes: 1, ramp: 0}}}}
+"""
 ERROR = b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
 
@@ -357,6 +357,19 @@ def test_what_falls_back_is_asked_when_it_is_open(tmp_path: Path) -> None:
         for _ in range(3):
             gateway.ask(request, "http1")
         assert gateway.ask(request, "http1").endswith(b"\r\n\r\nlater")
+
+
+@pytest.mark.parametrize(
+    ("order", "give", "status"),
+    [(-1, "answer: {text: none}", 200), (1, "answer: {text: none}", 200), (-1, "upstream: {name: cart}", 200)],
+)
+def test_something_else_can_be_given(order: int, give: str, status: int) -> None:
+    give = f"{{name: degrade, ruleOrder: {order}, actionParam: {{give: [{give}]}}}}"
+    with MemoryGateway(f"{CONFIG}  - {give}\n") as gateway:
+        gateway.upstream("192.0.2.7", 80, *[[Expect(b"\r\n\r\n"), ERROR]] * 3)
+        gateway.upstream("192.0.2.8", 80, [Expect(b"\r\n\r\n"), OK])
+        request = b"GET /shop HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        assert [int(gateway.ask(request, "http1")[9:12]) for _ in range(4)] == [500, 500, 500, status]
 
 
 def test_what_it_has_learnt_is_kept_over_a_reload() -> None:
