@@ -20,10 +20,13 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from protogate.cohort import fraction
+from protogate.routing.spread import Spread
 
 _SYSTEM: Final = SystemRandom()
 _STEPS: Final = 1 << 15
 """Comparisons that building a Smooth may cost, about 2 ms: more are left to the choices."""
+_MANY: Final = 8
+"""Items from which on looking at each of them is dearer than L{Spread}."""
 _HALF: Final = 2.0**-49
 """Half a step of L{fraction}: keeps it off 0, which has no logarithm."""
 
@@ -32,10 +35,10 @@ class Smooth:
     """
     Smooth weighted round robin: at each choice every item gains its weight, the one that has most is chosen and pays
     the sum of all weights (the algorithm of nginx).  That repeats itself after Σw choices, so a short cycle is worked
-    out once and a choice is one look-up; a long one is stepped through.
+    out once and a choice is one look-up; a long one is stepped through, of many items by L{Spread}.
     """
 
-    __slots__ = ("_cycle", "_gains", "_index", "_items", "_total", "_weights")
+    __slots__ = ("_cycle", "_gains", "_index", "_items", "_spread", "_total", "_weights")
 
     def __init__(self, items: Iterable[tuple[Any, int]], random: Random = _SYSTEM) -> None:
         """
@@ -50,10 +53,13 @@ class Smooth:
         self._gains = [0] * len(kept)
         self._index = 0
         self._cycle: tuple[Any, ...] | None = None
+        self._spread: Spread | None = None
         steps = _STEPS // max(len(kept), 1)
         if self._total <= steps:
             self._cycle = tuple([self._step() for _ in range(self._total)])
             self._index = random.randrange(self._total) if self._total > 1 else 0
+        elif len(kept) >= _MANY:
+            self._spread = Spread(self._items, self._weights, random)
         else:
             for _ in range(random.randrange(max(steps, 1))):
                 self._step()
@@ -62,7 +68,7 @@ class Smooth:
         """The next item, or None when no weight is above 0."""
         cycle = self._cycle
         if cycle is None:
-            return self._step()
+            return self._step() if self._spread is None else self._spread.pick()
         if not cycle:
             return None
         index = self._index
