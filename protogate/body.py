@@ -172,6 +172,11 @@ class Replay:
     def attached(self) -> bool:
         return self._begun and self._kept is None
 
+    @property
+    def free(self) -> bool:
+        """Whether it can be sent (again) right now: it is whole, and nobody reads it any more."""
+        return self._sink is None and not self.attached
+
     def release(self) -> None:
         """There will be no other attempt: keep nothing more."""
         self._kept = None

@@ -63,7 +63,7 @@ class Case:
             return given
         self.over = True
         if self.resent is not None and self.resent.body is not None:
-            if self.resent.body.attached:
+            if not self.resent.possible:
                 return Failure(Abort("nothing could be given instead", UPSTREAM, 502, NEVER))
             exchange.request.body = self.resent.body
         return self._ask(exchange, ask)

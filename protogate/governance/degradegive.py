@@ -101,8 +101,8 @@ class Other:
 
         @return: None = it cannot be asked.
         """
-        first, body = exchange.request, resent.body
-        if first.upgrade is not None or (first.body is not None and body is None) or (body and body.attached):
+        first = exchange.request
+        if first.upgrade is not None or not resent.possible:
             return None
         if exchange.target is not None and exchange.target.upstream == self.upstream:
             return None
@@ -114,7 +114,7 @@ class Other:
             first.method,
             target,
             Headers([each for each in first.headers if each[0] not in _ABOUT] if reads else first.headers),
-            body,
+            resent.body,
             resent.authority,
             first.scheme,
             interim=first.interim,
@@ -131,21 +131,26 @@ class Resent:
     What a request is sent again with.
 
     @ivar authority: as it was before an upstream was asked.
-    @ivar body: None = there is none, or it cannot be kept.
+    @ivar body: that is kept; None = there is none, or it is not.
     @ivar ledger: of the other upstream that was asked last.
     """
 
-    __slots__ = ("_replay", "authority", "body", "ledger")
+    __slots__ = ("_lost", "authority", "body", "ledger")
 
     def __init__(self, request: Request) -> None:
         """Keep the body of a request that is about to be sent, if it is small."""
         self.authority = request.authority
         self.ledger: Ledger | None = None
-        self._replay: Replay | None = None
+        self.body: Replay | None = None
         body: IBody | None = request.body
-        if body is not None and request.upgrade is None and (body.length is None or body.length <= REPLAY):
-            self._replay = request.body = Replay(body, REPLAY)
-        self.body: IBody | None = self._replay
+        if body is not None and (body.length is None or body.length <= REPLAY):
+            self.body = request.body = Replay(body, REPLAY)
+        self._lost = body is not None and self.body is None
+
+    @property
+    def possible(self) -> bool:
+        """Whether it can be sent right now."""
+        return not self._lost and (self.body is None or self.body.free)
 
     def given(self, ledger: Ledger) -> None:
         """The other upstream's answer counts: @param ledger: of the exchange, is to tell of it."""
@@ -157,8 +162,8 @@ class Resent:
 
     def release(self) -> None:
         """It will not be sent again."""
-        if self._replay is not None:
-            self._replay.release()
+        if self.body is not None:
+            self.body.release()
 
 
 def uncached(headers: Headers) -> None:

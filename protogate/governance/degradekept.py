@@ -135,9 +135,10 @@ class LastGood:
             return
         if old is not None and old.hold > now:
             return
-        made = self._made(exchange, sought, response, now)
+        somebody = sought.somebody or exchange.identity is not None  # a module behind may have found it out
+        made = self._made(exchange, sought, response, now, somebody)
         if made is None:
-            if old is not None and not sought.somebody:
+            if old is not None and not somebody:
                 store.drop(old)  # the next one may not be given to everybody
             return
         made.hold = now + PAUSE
@@ -151,10 +152,12 @@ class LastGood:
         if not self.store.outdated(made, began):
             self.store.put(made)
 
-    def _made(self, exchange: Exchange, sought: Sought, response: Response, now: float) -> Stored | None:
+    def _made(
+        self, exchange: Exchange, sought: Sought, response: Response, now: float, somebody: bool
+    ) -> Stored | None:
         policy, wall = self.terms.policy, time.time()
         freshness = freshness_of(response.status, response.headers, policy.targeted, Guess(), wall)
-        why = unfit(response, freshness, policy, sought.somebody)
+        why = unfit(response, freshness, policy, somebody)
         names = selected(response.headers, sought.headers, exchange.request.headers)
         if (why and not (why == _ASKED_ABOUT and self.terms.silent)) or names is None:
             return None

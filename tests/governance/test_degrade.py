@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -372,6 +373,23 @@ def test_content_that_is_too_large_to_be_kept_is_not():
         assert other.connections == []
 
 
+@pytest.mark.parametrize("more", ["", "when: {always: true}"])
+def test_content_that_is_still_on_its_way_is_not_sent_again(more):
+    with MemoryGateway(config(f"{OTHER}, {TEXT}" if not more else OTHER, more)) as gateway:
+        first = ("192.0.2.8", "192.0.2.7") if more else ("192.0.2.7", "192.0.2.8")
+        gateway.upstream(first[0], 80, [Expect(b"\r\n\r\n"), answer(b"sorry", b"503 Sorry")])
+        gateway.upstream(first[1], 80, [Expect(b"hello"), answer(b"other")])
+        client = gateway.client()
+        client.send(b"PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nhel")
+        gateway.run()
+        if more:
+            assert status_of(client.received) == 502  # nobody else has the part that was sent
+        else:
+            assert client.received.endswith(b"later")
+        client.close()
+        gateway.run()
+
+
 def test_too_much_content_is_the_clients_own_failure():
     limited = config(TEXT).replace("\nlisteners", "\ngateway: {limits: {body: 10B}}\nlisteners")
     with MemoryGateway(limited) as gateway:
@@ -562,6 +580,19 @@ def test_what_belongs_to_somebody_is_not_kept_for_others(line):
     assert kept(limited, requests=(mine, mine)) == (503, b"sorry")
     assert kept(limited, requests=(mine, GET), cached="{silent: true}") == (503, b"sorry")
     assert kept(answer(b"all", b"200 OK", PUBLIC), requests=(mine, GET)) == (200, b"all")
+
+
+def test_who_is_found_out_behind_it_is_somebody(tmp_path):
+    (tmp_path / "keys").write_text("sha256:" + hashlib.sha256(b"sesame").hexdigest() + " bob\n")
+    params = f"keys: {{file: {tmp_path / 'keys'}}}, from: {{header: x-api-key}}"
+    behind = f"  - {{name: keyAuth, stage: PRE_UPSTREAM, ruleOrder: 5, actionParam: {{{params}}}}}\n"
+    asked = GET.replace(b"\r\n\r\n", b"\r\nX-API-Key: sesame\r\n\r\n")
+    for lines, found in (((b"Cache-Control: max-age=1",), (503, b"sorry")), ((PUBLIC,), (200, b"good"))):
+        with MemoryGateway(config(CACHED, others=behind)) as gateway:
+            upstream(gateway, answer(b"good", b"200 OK", *lines), DOWN)
+            assert asks(gateway, asked) == [(200, b"good")]
+            gateway.advance(5)
+            assert asks(gateway, asked) == [found]
 
 
 def test_answers_are_told_apart():
