@@ -40,7 +40,7 @@ from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
 from protogate.upstream.outcome import Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
-from protogate.upstream.refusal import gone
+from protogate.upstream.refusal import gone, unwell
 from protogate.upstream.resolver import Resolver
 from protogate.upstream.trial import IDEMPOTENT_METHODS, Trial, replayable
 from protogate.upstream.verdicts import Verdicts
@@ -192,7 +192,7 @@ class Cluster:
                 self._discovery = self._discover(config, source)
                 self.start()
             elif discovery is not None and config.discovery is not None:
-                discovery.settings = config.discovery
+                discovery.tune(config.discovery)
             self._relook(config.health_check)
             self._settle(config, gateway)
             if self._started:
@@ -401,8 +401,15 @@ class Cluster:
 
     def _choose(self) -> None:
         """From now on requests go where they should as endpoints are judged now."""
-        if not self._draining:
-            self._election.arrange(tuple(self._endpoints.values()))
+        if self._draining:
+            return
+        endpoints = tuple(self._endpoints.values())
+        self._election.arrange(endpoints)
+        up = [endpoint for endpoint in endpoints if endpoint.up and endpoint.place.weight]
+        if up and len(up) < len(endpoints):
+            for endpoint in endpoints:
+                if not endpoint.up:  # who waits there would wait in vain
+                    endpoint.pool.shed(unwell(endpoint.address))
 
     def hold(self, endpoint: Endpoint, by: str, share: float, why: str = "", memo: Any = None) -> None:
         """

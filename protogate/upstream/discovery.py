@@ -87,6 +87,17 @@ class Findings:
             _log.failure("upstream {upstream}: {source} cannot be started", **self._about())
             self.failed("it cannot be started")
 
+    def tune(self, settings: model.Discovery) -> None:
+        """From now on other bounds hold: for what is old or in doubt already, they begin anew."""
+        before, self.settings = self.settings, settings
+        if self.stale and settings.stale_for != before.stale_for:
+            if settings.stale_for:
+                self._expiry.set(float(settings.stale_for))
+            else:
+                self._expiry.close()
+        if self._doubt.active and settings.empty_for != before.empty_for:
+            self._doubt.set(float(settings.empty_for))
+
     def stop(self) -> None:
         """Look for nobody any more."""
         running, self._running = self._running, False

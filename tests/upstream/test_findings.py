@@ -208,6 +208,29 @@ def test_emptiness_is_believed_at_once_where_that_is_wanted() -> None:
     scene.end()
 
 
+def test_other_bounds_hold_at_once() -> None:
+    scene = Scene(stale_for=model.Seconds(100), empty_for=model.Seconds(30)).start("a:1")
+
+    def tune(**bounds: float) -> None:
+        given = {name: model.Seconds(value) for name, value in bounds.items()}
+        scene.findings.tune(model.Discovery(plugin={"fake": {}}, **given))
+
+    scene.findings.failed("away")
+    tune(stale_for=0, empty_for=30)
+    scene.time.pass_by(150)
+    tune(stale_for=50, empty_for=30)
+    scene.time.pass_by(49)
+    assert scene.places == [("a:1",)]
+    scene.time.pass_by(2)
+    assert scene.places == [("a:1",), ()]
+    scene.find("a:1")
+    scene.findings.found([])
+    tune(stale_for=50, empty_for=0)
+    scene.time.pass_by(0.1)
+    assert scene.places[2:] == [("a:1",), ()]
+    scene.end()
+
+
 def test_a_source_is_started_and_stopped_once_and_heard_no_more() -> None:
     scene = Scene()
     scene.find("early:1")
