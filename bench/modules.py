@@ -185,13 +185,17 @@ CHAIN: Final = (
 
 
 class Chain:
-    """Modules of one configuration, started, and what exchanges are made of."""
+    """
+    Modules of one configuration, started, and what exchanges are made of.
+
+    @ivar before: those of each stage before the upstream.
+    """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]], setting: Setting) -> None:
         text = {"listeners": [{"name": "web", "address": "127.0.0.1:80"}], "modules": list(entries)}
         bound = bind(loads(json.dumps(text).encode(), "modules.json").config.modules, find)
         self._all = [each for stage in STAGES for each in bound[stage]]
-        self._before = [bound[stage] for stage in (PRE_REQUEST, PRE_UPSTREAM) if bound[stage]]
+        self.before = [bound[stage] for stage in (PRE_REQUEST, PRE_UPSTREAM) if bound[stage]]
         self._behind = [bound[stage] for stage in (PRE_RESPONSE,) if bound[stage]]
         self._setting = setting
         reactor = self._reactor = MemoryReactor()
@@ -226,7 +230,7 @@ class Chain:
                 self._settle(*made)
 
     def _settle(self, made: Exchange, response: Response) -> None:
-        for stage in (*self._before, *self._behind):
+        for stage in (*self.before, *self._behind):
             if stage in self._behind:
                 made.response = response
             result = run(stage, made)
@@ -240,7 +244,7 @@ class Chain:
 
     def spend(self, exchanges: Sequence[Asked]) -> float:
         """Seconds of CPU for all of them."""
-        before, behind = self._before, self._behind
+        before, behind = self.before, self._behind
         begun = time.process_time()
         for made, response in exchanges:
             for stage in before:

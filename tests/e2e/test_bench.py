@@ -46,6 +46,7 @@ from others import nginx
 from others.plan import Plan
 from processes import Process, cells, free_port, stage
 from protogate.interfaces import IModuleFactory
+from protogate.message import Response
 from protogate.plugins import names
 from protogate_sotp import frames
 from rows import Options
@@ -609,7 +610,17 @@ def test_each_module_is_measured_off_and_on_and_makes_no_deferred_while_nothing_
     table, chain = modules.measure(sorted(modules.SETTINGS), exchanges=5, rounds=2)
     titles, *rows = table.rows
     assert titles == ("module", "off", "on", "Deferreds", "")
-    assert [row[0] for row in rows] == [*sorted(modules.SETTINGS), "a chain of ten"]
-    assert {row[0] for row in rows if row[3] != "0"} <= {"cache"}  # for those who may want the same meanwhile
+    assert [row[0] for row in rows] == [*sorted(modules.SETTINGS), "a chain of ten", "a chain of ten, in a gateway"]
+    assert {row[0] for row in rows[:-1] if row[3] != "0"} <= {"cache"}  # for those who may want the same meanwhile
     assert chain > 0
-    assert set(modules.SETTINGS) == set(names(IModuleFactory))
+    assert {setting.module or name for name, setting in modules.SETTINGS.items()} == set(names(IModuleFactory))
+
+
+def test_what_is_kept_is_answered() -> None:
+    row = "cache: a hit"
+    one = modules.Chain([modules.entry(row, Path())], modules.SETTINGS[row])
+    one.warm()
+    ((made, _),) = one.exchanges(1)
+    answer = modules.run(one.before[0], made)
+    assert isinstance(answer, Response)
+    assert answer.headers.get(b"age") is not None
