@@ -428,6 +428,21 @@ class Pool:
 
     # -- the end
 
+    def shed(self, reason: Abort) -> None:
+        """
+        Who waits for a connection is told this instead.  Attempts that are under way go on, for whoever comes next.
+        """
+        refused = tuple(chain(self._waiting, self._fresh, filter(None, [link.gate for link in self._attempts])))
+        self._waiting.clear()
+        self._fresh.clear()
+        for link in self._attempts:
+            if link.gate is not None:
+                link.gate.link = None
+                link.gate = None
+        self._own = 0
+        self._clock.clear()
+        self._refuse(refused, reason)
+
     def drain(self, reason: Abort | None = None) -> Deferred[None]:
         """
         Take no new request; close idle connections now and the others when their requests have ended.
@@ -437,15 +452,7 @@ class Pool:
         """
         self._draining = True
         if reason is not None:
-            refused = tuple(chain(self._waiting, self._fresh, filter(None, [link.gate for link in self._attempts])))
-            self._waiting.clear()
-            self._fresh.clear()
-            for link in self._attempts:
-                if link.gate is not None:
-                    link.gate.link = None
-                    link.gate = None
-            self._own = 0
-            self._refuse(refused, reason)
+            self.shed(reason)
         for link in list(self._free):
             if link.connection is not None and not link.connection.busy:
                 self._free.pop(link, None)

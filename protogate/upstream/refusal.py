@@ -30,6 +30,19 @@ def gone(why: str) -> Abort:
     )
 
 
+def unwell(name: str) -> Abort:
+    """For who waits for a connection to an endpoint that is found not to be well: says nothing of it that is new."""
+    return Abort(
+        f"{name} was found not to be well before there was a connection",
+        GATEWAY,
+        503,
+        ALWAYS,
+        error="destination_unavailable",
+        detail="no endpoint",
+        headers=RETRY_AFTER,
+    )
+
+
 def unfound(name: str, why: str) -> Abort:
     """For who asks for an upstream whose endpoints are not known yet."""
     return Abort(

@@ -190,6 +190,26 @@ def test_a_look_that_takes_all_its_time_is_not_the_last() -> None:
         assert scene.ask() == (2, 2)
 
 
+def test_who_waits_for_an_endpoint_that_is_found_not_to_be_well_is_sent_elsewhere() -> None:
+    text = configured("interval: 2s, timeout: 1s, fall: 1").replace(
+        "    protocol:", "    pool: {maxPerEndpoint: 1}\n    protocol:"
+    )
+    with MemoryGateway(text) as gateway:
+        scene = Scene(gateway)
+        scene.one.port.stopListening()
+        gateway.upstream("192.0.2.1", 80, *[[Do.SILENCE]] * 5)  # it takes one request, and answers none
+        clients = [gateway.client() for _ in range(6)]
+        for client in clients:
+            client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            gateway.run()
+        answered = [client for client in clients if b" 204 " in client.received]
+        assert len(answered) == 3
+        gateway.advance(2.2)
+        answered = [client for client in clients if b" 204 " in client.received]
+        assert len(answered) == 5, "all but the one that was sent"
+        assert all(record.attempts == 2 for record in gateway.records[3:])
+
+
 def test_it_is_enough_to_be_connected() -> None:
     with MemoryGateway(configured("type: connect, interval: 1s, timeout: 1s, fall: 1")) as gateway:
         scene = Scene(gateway)

@@ -789,6 +789,26 @@ def test_drain_with_a_reason_gives_up_attempts_made_for_one_request() -> None:
     assert bench.attempts[0].cancelled
 
 
+def test_who_waits_can_be_sent_away_and_the_pool_goes_on() -> None:
+    bench = Bench(most=2, queue=5)
+    first = bench.ask()
+    connection = bench.attempts[0].up()
+    waiting, fresh = bench.ask(), bench.ask(fresh=True)
+    reason = Abort("not well", GATEWAY, 503, ALWAYS)
+    bench.pool.shed(reason)
+    assert (waiting.reason, fresh.reason, first.open) == (reason, reason, True)
+    assert bench.pool.stats() == Stats(open=1, idle=0, waiting=0, connecting=1)
+    assert not bench.attempts[1].cancelled
+    bench.attempts[1].up()
+    connection.answer()
+    assert first.status == 200
+    later = bench.ask()
+    assert bench.pool.stats() == Stats(open=2, idle=1, waiting=0, connecting=0)
+    assert later.open
+    bench.pool.shed(reason)
+    assert later.open, "it has its connection"
+
+
 def test_drain_gives_up_attempts_nobody_needs() -> None:
     bench = Bench()
     bench.ask().cancel()
