@@ -38,9 +38,19 @@ FAILED: Final = Outcome.FAILED
 NOTHING: Final = Outcome.NOTHING
 
 
+CALL: Final = b"grpc-status"
+"""Where the status of an answer says nothing of the call, as in gRPC: a head alone that has this field does."""
+FAILURES: Final = frozenset((b"2", b"13", b"14", b"15"))
+"""UNKNOWN, INTERNAL, UNAVAILABLE, DATA_LOSS; what is left is said of the request, or up to the client: its deadline."""
+
+
 def answered(response: Response) -> Outcome:
     """Of an answer whose head came."""
-    return ERROR if response.status >= 500 else WELL
+    if response.status >= 500:
+        return ERROR
+    if response.body is None and response.headers.get(CALL) in FAILURES:
+        return ERROR
+    return WELL
 
 
 def failed(error: BaseException | None, ledger: Ledger | None = None) -> Outcome:

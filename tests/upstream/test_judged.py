@@ -137,6 +137,16 @@ def test_errors_that_go_on_after_its_time(codec: str) -> None:
             assert scene.ask(18).count(500) == 5
 
 
+def test_calls_that_fail() -> None:
+    """What gRPC says of a call in a head alone, beside status 200."""
+    with MemoryGateway(configured("http2")) as gateway:
+        scene = Scene(gateway, "http2")
+        fields = [(b"content-type", b"application/grpc"), (b"grpc-status", b"14")]
+        scene.bad.says = lambda request: Response(200, fields)
+        scene.ask(18)
+        assert scene.bad.requests == 5
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_one_that_hangs(codec: str) -> None:
     with MemoryGateway(configured(codec)) as gateway:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
+from protogate.body import Whole
 from protogate.errors import (
     ALWAYS,
     CLIENT_GONE,
@@ -36,6 +37,15 @@ DRAINS = Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, A
 @pytest.mark.parametrize(("status", "outcome"), [(101, WELL), (204, WELL), (404, WELL), (499, WELL), (500, ERROR)])
 def test_what_an_answer_says(status: int, outcome: Outcome) -> None:
     assert answered(Response(status)) is outcome
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(0, WELL), (4, WELL), (12, WELL), (2, ERROR), (13, ERROR), (14, ERROR)]
+)
+def test_what_a_call_says(status: int, outcome: Outcome) -> None:
+    fields = [(b"content-type", b"application/grpc"), (b"grpc-status", b"%d" % status)]
+    assert answered(Response(200, fields)) is outcome
+    assert answered(Response(200, fields, Whole(b"a message"))) is WELL
 
 
 @pytest.mark.parametrize(
