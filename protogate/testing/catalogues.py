@@ -50,7 +50,7 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.asked: list[tuple[bytes, bytes]] = []
-        self.broken: Callable[[Request], Response] | None = None
+        self.broken: Callable[[Request], Response | Deferred[Response]] | None = None
         self._away = False
 
     @property

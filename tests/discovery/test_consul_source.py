@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from scene import Scene, at, config, consul_at, scene
+from twisted.internet.defer import Deferred
 
 from protogate.body import Whole
 from protogate.config.faults import ConfigFaults
@@ -112,6 +113,13 @@ def test_while_it_is_away_all_goes_on() -> None:
         made.consul.away = False
         made.gateway.advance(31)
         assert (made.asked(), made.stale) == ({2}, 0)
+
+
+def test_one_that_takes_questions_and_never_answers_is_away() -> None:
+    with scene(consul_at(), before=two) as made:
+        made.consul.broken = lambda request: Deferred()
+        made.gateway.advance(60)
+        assert (made.asked(), made.stale) == ({1, 2}, 1)
 
 
 def test_an_index_that_goes_back_asks_for_all() -> None:

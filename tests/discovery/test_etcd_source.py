@@ -6,10 +6,12 @@ import json
 
 import pytest
 from scene import ETCD, PREFIX, Scene, at, config, etcd_at, scene
+from twisted.internet.defer import Deferred
 
 from protogate.body import Whole
 from protogate.discovery.etcd import LONGEST, SILENCE, _end
 from protogate.message import Response
+from protogate.testing.bodies import Giver
 from protogate.testing.catalogues import coded
 
 RANGE, WATCH = (b"POST", b"/v3/kv/range"), (b"POST", b"/v3/watch")
@@ -193,6 +195,26 @@ def test_what_was_found_is_not_used_for_ever() -> None:
         made.etcd.away = False
         made.gateway.advance(31)
         assert made.asked() == {1, 2}
+
+
+def test_one_that_takes_questions_and_never_answers_is_away() -> None:
+    with scene(etcd_at(), before=two) as made:
+        made.etcd.broken = lambda request: Deferred()  # as a process that was stopped
+        made.gateway.advance(SILENCE + 25)
+        assert made.stale == 0
+        made.gateway.advance(10)
+        assert (made.asked(), made.stale) == ({1, 2}, 1)
+        made.etcd.broken = None
+        made.gateway.advance(35)
+        assert made.stale == 0
+
+
+def test_a_watch_that_never_begins_is_trouble() -> None:
+    with scene(etcd_at(), before=two) as made:
+        made.etcd.broken = lambda request: Response(200, body=Giver(close=False).body)
+        made.gateway.advance(2 * SILENCE + 5)
+        assert made.stale == 1
+        assert made.said("the watch says nothing for 45 s")
 
 
 # -- who may ask
