@@ -133,6 +133,9 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
         if item.get("discovery") is None and _weightless(item, "endpoints"):
             message = "every endpoint has weight 0: this upstream gets no request"
             warnings.append(ConfigError(message, (*path, "endpoints")))
+        if item.get("discovery") is None and item.get("outliers") is not None and len(seen) == 1:
+            message = "there is one endpoint, and the only one is never left alone: a circuitBreaker would refuse requests"
+            warnings.append(ConfigError(message, (*path, "outliers")))
 
 
 def _discovery(item: dict[str, Any], path: Path, faults: Faults) -> None:

@@ -117,6 +117,15 @@ def test_what_is_never_used_is_a_warning() -> None:
     assert len(warnings(upstreams=[A, {**A, "name": "b"}], routes=used, modules=[module, {"name": "n"}, 7])) == 1
 
 
+def test_an_outlier_among_none_is_a_warning() -> None:
+    alone = {"name": "a", "endpoints": [{"url": "http://a"}], "outliers": {}}
+    used = route({"upstream": "a"})
+    (told,) = warnings(upstreams=[alone], routes=used)
+    assert told.startswith("upstreams[0].outliers: there is one endpoint")
+    assert warnings(upstreams=[{**alone, "discovery": {"dns": "a:80"}}], routes=used) == []
+    assert warnings(upstreams=[{**alone, "endpoints": [{"url": "http://a"}, {"url": "http://b"}]}], routes=used) == []
+
+
 @pytest.mark.parametrize(("weights", "count"), [([0, 0], 1), ([0], 1), ([0, 1], 0), ([None], 0), ([False], 0), ([], 0)])
 def test_weights_that_are_all_nought_are_a_warning(weights: list[Any], count: int) -> None:
     targets = [{"url": "http://a", **({} if weight is None else {"weight": weight})} for weight in weights]
