@@ -134,7 +134,7 @@ def _upstreams(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
             message = "every endpoint has weight 0: this upstream gets no request"
             warnings.append(ConfigError(message, (*path, "endpoints")))
         if item.get("discovery") is None and item.get("outliers") is not None and len(seen) == 1:
-            message = "there is one endpoint, and the only one is never left alone: a circuitBreaker would refuse requests"
+            message = "there is one endpoint, and the only one is never left alone: a circuitBreaker is for that"
             warnings.append(ConfigError(message, (*path, "outliers")))
 
 
