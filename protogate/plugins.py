@@ -10,10 +10,15 @@ Rules
 - To look for some is to import all drop-ins there are, of whomever, when Twisted has no cache of what they declare, or
   may not write it.  What those warn of is nothing to who runs a gateway or tests a codec, and no fault where warnings
   are errors: everything that looks for drop-ins here does so with L{dropins}.
+- That cache is for all processes to come.  A drop-in that was replaced since this process has begun, as by an upgrade,
+  is read anew before it is written there: what the old one declared would count for ever.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 import warnings
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar, cast
@@ -31,6 +36,9 @@ Part = TypeVar("Part")
 _parts: dict[tuple[Any, str, Any], Any] = {}
 """What was found, by interface, name and package."""
 
+
+_BEGUN: Final = time.time()
+"""When this process began to look for parts."""
 
 NOUNS: Final = {
     "IStreamCodec": "codec",
@@ -69,7 +77,18 @@ def dropins(interface: Any, package: Any = twisted.plugins) -> list[Any]:
     """Everything that drop-ins declare with that interface, Twisted's own included; a warning of theirs is dropped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        _forget(f"{package.__name__}.")
         return list(getPlugins(interface, package))
+
+
+def _forget(inside: str) -> None:
+    """Forget drop-ins of a package that were replaced, so that they are imported as they are now."""
+    for name in [name for name in sys.modules if name.startswith(inside)]:
+        try:
+            if os.stat(str(sys.modules[name].__file__)).st_mtime >= _BEGUN:
+                del sys.modules[name]
+        except (OSError, AttributeError):
+            continue  # it is gone, or never was a file
 
 
 def declared(interface: Any, package: Any = twisted.plugins) -> list[Plugin]:

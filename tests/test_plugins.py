@@ -63,6 +63,23 @@ def test_a_part_is_made_and_verified(package: ModuleType) -> None:
     assert isinstance(find(IModuleFactory, "proper", package), Proper)
 
 
+def test_a_drop_in_that_was_replaced_is_read_anew_and_cached_so(package: ModuleType) -> None:
+    before = names(IModuleFactory, package)
+    path = Path(str(package.__file__)).parent / "here.py"
+    path.write_text(DROPIN + f'late = Plugin(IModuleFactory, "late", "{__name__}.Proper")\n')
+    assert names(IModuleFactory, package) == sorted([*before, "late"])
+    look = "import sys, dropins_for_test; from protogate.plugins import names; from protogate.interfaces import *\n"
+    look += "print(*names(IModuleFactory, dropins_for_test)); print('dropins_for_test.here' in sys.modules)"
+    os.utime(path, (0, 0))  # older than the cache: others believe that
+    found = subprocess.run(
+        [sys.executable, "-c", look],
+        env={**os.environ, "PYTHONPATH": str(path.parent.parent)},
+        capture_output=True,
+        check=True,
+    )
+    assert "late" in found.stdout.decode().split(), found.stderr
+
+
 def test_the_same_part_is_found_each_time(package: ModuleType) -> None:
     assert find(IModuleFactory, "proper", package) is find(IModuleFactory, "proper", package)
     # Upstreams keep their connections as long as they are spoken to by the same codec.
