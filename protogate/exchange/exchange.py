@@ -321,8 +321,7 @@ class Exchange:
                 return self._outbound(Response(204) if request.method == b"OPTIONS" else self._problem(NO_TRACE))
             target = self.target = route.pick(self)
             if plan.keys:
-                key = plan.keys.get(target.upstream)
-                request.key = "" if key is None else key(self)
+                request.key = plan.key(self, target.upstream)
             sent = plan.rewrite(request, route, target)
             if target.rewrite is None:
                 request.target = sent

@@ -66,3 +66,8 @@ class Plan:
     error: Sequence[IBound] = ()
     post_response: Sequence[IBound] = ()
     life: Life = field(default_factory=Life)
+
+    def key(self, exchange: Exchange, upstream: str) -> str:
+        """What a request of that exchange belongs to an endpoint of that upstream by; empty = nothing."""
+        key = self.keys.get(upstream)
+        return "" if key is None else key(exchange)

@@ -122,6 +122,7 @@ class Other:
             peer=first.peer,
         )
         request.service, request.deadline = first.service, first.deadline
+        request.key = exchange.plan.key(exchange, self.upstream)
         request.ledger = resent.ledger = Ledger(exchange.wheel.now())
         return means.service(self.upstream).handle(request)
 

@@ -160,7 +160,7 @@ class TrafficCopy:
         request = Request(
             first.method, target, headers, None, first.authority, first.scheme, protocol=first.protocol, peer=first.peer
         )
-        request.service = first.service
+        request.service, request.key = first.service, exchange.plan.key(exchange, self._upstream)
         return request
 
     def _differs(self, identifier: str, method: bytes, target: bytes, found: list[str]) -> None:

@@ -213,6 +213,35 @@ def test_a_key_that_many_have_does_not_bring_its_endpoint_down(codec: str) -> No
         scene.hurry()
 
 
+def test_a_copy_and_what_is_given_instead_have_the_key_of_the_original() -> None:
+    text = f"""
+listeners: [{{name: web, address: "127.0.0.1:8080"}}]
+upstreams:
+  - {{name: first, endpoints: [{{url: "http://192.0.2.9:80"}}]}}
+  - name: shop
+    balance: hash
+    {KEY}
+    endpoints: [{{url: "http://192.0.2.1:80"}}, {{url: "http://192.0.2.2:80"}}, {{url: "http://192.0.2.3:80"}}]
+routes: [{{value: /, matcherType: prefix, routes: [{{targets: [{{upstream: first}}]}}]}}]
+modules: [MODULE]
+"""
+    given = "{name: degrade, actionParam: {name: less, when: {errors: true}, give: [{upstream: shop}]}}"
+    for module in ("{name: trafficCopy, actionParam: {upstream: shop}}", given):
+        with MemoryGateway(text.replace("MODULE", module)) as gateway:
+            scene = Scene(gateway, "http1")
+            scene.hurry()
+            if module is not given:
+                Server(gateway, "192.0.2.9", "http1").patient = False
+            owners = set()
+            for user in ("ann", "bob", "cid", "dan", "eve", "fay"):
+                before = [server.requests for server in scene.servers]
+                scene.send(4, user)
+                more = [server.requests - old for server, old in zip(scene.servers, before, strict=True)]
+                assert sorted(more) == [0, 0, 4]
+                owners.add(more.index(4))
+            assert len(owners) > 1
+
+
 # -- zones
 
 
