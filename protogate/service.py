@@ -98,6 +98,7 @@ class GatewayService(Service):
     @ivar ports: what is open.
     @ivar clusters: the upstreams; None before the start.
     @ivar workers: processes that share the work, this one included.
+    @ivar load: how much of what this process can carry it carries right now, in percent, as whoever measures it says.
     """
 
     name = "protogate"
@@ -151,6 +152,7 @@ class GatewayService(Service):
         self.lives = Lives()
         self._redises: Redises | None = None
         self.workers = 1
+        self.load: Callable[[], float] = governance.unloaded
 
     # -- life
 
@@ -372,10 +374,15 @@ class GatewayService(Service):
             wheel=self.wheel,
             count=bound.count,
             gauge=bound.gauges.__setitem__,
+            load=self._loaded,
             services=clusters,
             workers=self.workers,
             stores=self._store,
         )
+
+    def _loaded(self) -> float:
+        """What L{load} says at that moment."""
+        return self.load()
 
     def _store(self, settings: RedisSettings) -> Redis:
         """The connection to a Redis, for modules."""

@@ -495,6 +495,15 @@ def test_by_load():
     module.stop()
 
 
+def test_the_load_is_what_the_gateway_says():
+    with MemoryGateway(config(TEXT, "when: {load: 90}")) as gateway:
+        upstream(gateway, answer())
+        assert gateway.ask(GET).endswith(b"ok")
+        gateway.service.load = lambda: 93.0
+        assert gateway.ask(GET).endswith(b"later")
+        assert gateway.records[-1].notes["degraded"]["why"] == "load 93 %"
+
+
 def test_tunnels_are_left_alone():
     with MemoryGateway(config(TEXT, "when: {always: true}")) as gateway:
         upstream(gateway, answer(b"no", b"426 Other"))
