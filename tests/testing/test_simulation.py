@@ -48,6 +48,7 @@ from protogate.testing.simulation.chance import EPOCH, replayed
 from protogate.testing.simulation.gallery import PICTURES, draw
 from protogate.testing.simulation.network import Hours, QuickReactor
 from protogate.testing.simulation.run import Broken
+from protogate.testing.simulation.stories.anything import anything
 from protogate.testing.simulation.stories.endpoints import a_dead_endpoint, weighted_shares
 
 A = Server("a", "http://10.0.0.1:80", Conduct(latency=Always(0.02)))
@@ -67,7 +68,7 @@ def test_dice_and_the_time_of_day_are_the_seeds_and_given_back():
     before = random.getstate()
     drawn = []
     for _ in range(2):
-        with replayed(random.Random(7), lambda: 5.0):
+        with replayed(7, lambda: 5.0):
             drawn.append((random.SystemRandom().random(), random.SystemRandom().randrange(9**9), random.random()))
             drawn[-1] += (os.urandom(4), random.SystemRandom().randbytes(3), time.time())
     assert drawn[0] == drawn[1]
@@ -127,18 +128,15 @@ def test_the_quick_reactor_goes_from_call_to_call():
 
 
 def test_a_seed_tells_the_same_tale_each_time_and_others_other_ones():
-    first, second, other = (tell(a_dead_endpoint, seed).digest() for seed in (1, 1, 2))
+    first, other, second = (tell(a_dead_endpoint, seed).digest() for seed in (1, 2, 1))
     assert first == second != other
 
 
 def test_a_seed_tells_the_same_tale_in_every_process():
-    command = [sys.executable, "-m", "protogate.testing.simulation", "--story", "a_dead_endpoint", "--seed", "1"]
-    made = [
-        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True)
-        for seed in ("1", "2")
-    ]
-    assert made[0].stdout == made[1].stdout
-    assert tell(a_dead_endpoint, 1).digest() in made[0].stdout
+    command = [sys.executable, "-m", "protogate.testing.simulation", "--story", "anything", "--seed", "2"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert f"digest {tell(anything, 2).digest()}" in made.stdout
 
 
 # -- servers

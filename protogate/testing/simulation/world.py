@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import ceil, inf
 from typing import Any, Final
 
 from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
@@ -43,7 +43,7 @@ def tell(teller: Teller, seed: int) -> Tale:
     """Run the story that the seed makes."""
     reactor = QuickReactor()
     zero = reactor.seconds()
-    with replayed(dice(seed, "gateway"), lambda: reactor.seconds() - zero):
+    with replayed(seed, lambda: reactor.seconds() - zero):
         return World(teller(dice(seed, "story")), seed, reactor).run()
 
 
@@ -129,13 +129,10 @@ class World:
 
     def _run(self) -> None:
         tale, story, reactor = self.tale, self.story, self.reactor
-        look, tenths = self._zero, 0
-        while self.now() < story.seconds:
-            look += LOOK
-            reactor.advance(min(look - reactor.seconds(), story.seconds - self.now()))
-            tenths += 1
+        for look in range(1, ceil(story.seconds / LOOK) + 1):
+            reactor.advance(max(self._zero + min(look * LOOK, story.seconds) - reactor.seconds(), 0.0))
             self._look()
-            if tenths % 5 == 0:
+            if look % 5 == 0:
                 self._count()
         while (busy := self._busy()) and self.now() < story.seconds + SETTLE:
             reactor.advance(1.0)
