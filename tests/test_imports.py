@@ -37,6 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
         "config.model",
         "config.faults",
         "plugins",
+        "reactor.best",
         "release",
     ),
     ("config.units", "config.watch"),

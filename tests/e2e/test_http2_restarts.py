@@ -106,6 +106,10 @@ def engined(request: pytest.FixtureRequest, neighbours: Neighbours) -> Iterator[
         yield request.param
 
 
+cells = pytest.mark.parametrize(("engined", "tls"), [("ngh2", True), ("h2", False)], indirect=["engined"])
+"""Each engine once, with and without TLS: what is below a connection does not know of engines."""
+
+
 def over2(node: int, /, *, listen: int = 0, **parts: Any) -> dict[str, Any]:
     """A gateway that speaks both versions to clients."""
     settings = config(node, listen=listen, **parts)
@@ -113,7 +117,7 @@ def over2(node: int, /, *, listen: int = 0, **parts: Any) -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
+@cells
 def test_a_gateway_that_stops_answers_all_that_it_was_asked(
     neighbours: Neighbours, node: int, engined: str, tls: bool
 ) -> None:
@@ -191,7 +195,7 @@ def test_an_upgrade_loses_no_stream(neighbours: Neighbours, node: int, engined: 
     gateway.healthy()
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
+@cells
 def test_reloads_disturb_nobody(neighbours: Neighbours, node: int, engined: str, tls: bool) -> None:
     authority = Authority(neighbours.directory)
     issued = authority.issue("shop.test")
@@ -218,7 +222,7 @@ def test_reloads_disturb_nobody(neighbours: Neighbours, node: int, engined: str,
     gateway.healthy()
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
+@cells
 def test_a_server_that_says_goaway_costs_nothing(neighbours: Neighbours, engined: str, tls: bool) -> None:
     port, authority = free_port(), Authority(neighbours.directory)
     issued = authority.issue("127.0.0.1")
