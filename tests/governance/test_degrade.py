@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 from rubbish import garbage
+from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
 from protogate.body import Whole
@@ -682,3 +684,50 @@ def test_it_is_given_by_a_switch_too_and_without_one_who_has_it_is_asked(tmp_pat
         gateway.advance(5)
         assert asks(gateway, GET, GET.replace(b"/a", b"/b")) == [(200, b"good"), (200, b"new")]
         assert len(shop.connections) == 2
+
+
+CONTROLS = (
+    *(b"private", b"no-store", b"max-age=1", b"public, max-age=1", b"no-cache", b"s-maxage=1", b""),
+    *(b"max-age=1, must-revalidate", b"public, max-age=1, stale-if-error=3"),
+)
+SHARED = (b"public, max-age=1", b"s-maxage=1", b"public, max-age=1, stale-if-error=3")
+"""What lets an answer to somebody be given to others."""
+
+
+class Moody(Protocol):
+    """An upstream that answers each with what is theirs, unless it says that it is everybody's; or fails."""
+
+    chance = Random(0)
+    fails = False
+
+    def dataReceived(self, data):
+        if self.fails:
+            self.transport.write(DOWN)
+            return
+        user = data.partition(b"cookie: ")[2].partition(b"\r\n")[0] or b"anybody"
+        control = self.chance.choice(CONTROLS)
+        shared = user == b"anybody" or control in SHARED
+        lines = [b"Cache-Control: " + control] if control else []
+        lines += [b"Vary: Accept"] if self.chance.random() < 0.3 else []
+        self.transport.write(answer(b"for anybody" if shared else b"for " + user, b"200 OK", *lines))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nobody_is_given_what_is_somebody_elses(seed):
+    chance = Random(seed)
+    silent = "silent: true" if seed % 2 else "silent: false"
+    given = 0
+    with MemoryGateway(config(f"{{cached: {{{silent}}}}}, {TEXT}")) as gateway:
+        kind = type("Each", (Moody,), {"chance": chance})
+        gateway.reactor.listenTCP(80, Factory.forProtocol(kind), interface="192.0.2.7")
+        for _ in range(250):
+            kind.fails = chance.random() < 0.4
+            user = chance.choice([b"", b"", b"Cookie: alice", b"Cookie: bob"])
+            line = b"\r\n" + user if user else b""
+            target = b"/%d" % chance.randrange(3)
+            got = gateway.ask(GET.replace(b"/a?b=1", target).replace(b"\r\n\r\n", line + b"\r\n\r\n"))
+            content = got.partition(b"\r\n\r\n")[2]
+            assert content in (b"later", b"for anybody", b"for " + user.removeprefix(b"Cookie: "))
+            given += b"x-protogate-degraded" in got and content != b"later"
+            gateway.advance(chance.choice([0, 0.5, 2]))
+    assert given > 10
