@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.request import urlopen
 
 import grpc
 import pytest
+from crowd import begin, crowd, kill
 
 from gateways import WITHIN, config, eventually, start, upstream, wire
-from neighbours import Neighbours
+from neighbours import Neighbours, free_port
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -87,6 +92,7 @@ class Page(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server: Any = self.server
+        server.looks += self.path == "/health"
         ill = self.path == "/health" and server.ill
         content = str(server.server_port).encode()
         self.send_response(503 if ill else 200)
@@ -104,7 +110,7 @@ def serve() -> Iterator[Callable[[], Any]]:
 
     def begin() -> Any:
         server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-        server.ill, server.daemon_threads = False, True
+        server.ill, server.looks, server.daemon_threads = False, 0, True
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         made.append(server)
         return server
@@ -142,4 +148,57 @@ def test_a_web_server_that_falls_ill_gets_no_request_and_one_that_dies_costs_non
     two.server_close()
     gateway.says(f"upstream origin: 127.0.0.1:{two.server_port} is not well")
     assert seen() == {one.server_port}
+    gateway.healthy()
+
+
+def test_workers_look_once_for_all_and_go_on_from_what_is_known_when_one_of_them_or_the_program_changes(
+    neighbours: Neighbours, serve: Callable[[], Any]
+) -> None:
+    one, two, admin = serve(), serve(), free_port()
+    check = {"path": "/health", "interval": "200ms", "timeout": "200ms", "rise": 2, "fall": 2}
+    upstreams = [upstream("origin", one.server_port, two.server_port, healthCheck=check)]
+    settings = crowd(one.server_port, 2, upstreams=upstreams, admin={"address": f"127.0.0.1:{admin}"})
+    gateway = begin(neighbours, settings)
+
+    def shares() -> list[float]:
+        with urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=WITHIN) as page:
+            text = page.read().decode()
+        found = dict(
+            re.findall(r'protogate_endpoint_share\{endpoint="127.0.0.1:(\d+)",upstream="origin"\} (\S+)', text)
+        )
+        return [float(found[str(server.server_port)]) for server in (one, two)]
+
+    def seen() -> set[tuple[int, int]]:
+        """By worker and server."""
+        met = set()
+        for _ in range(24):
+            with wire(gateway.port) as client:
+                client.send(GET)
+                head, content = client.answer()
+                pid = re.search(rb"x-pid: (\d+)", head)
+                assert pid
+                met.add((int(pid[1]), int(content)))
+        return met
+
+    before, began = one.looks, time.monotonic()
+    time.sleep(1.5)
+    looks = (one.looks - before) / (time.monotonic() - began) * 0.2
+    assert 0.5 < looks < 1.5, "one look in each interval, not one by each worker"
+    one.ill = True
+    gateway.says(f"127.0.0.1:{one.server_port} is not well: it answered 503")
+    eventually(lambda: shares() == [0, 1], "all know")
+    assert {server for _, server in seen()} == {two.server_port}
+    kill(gateway.workers()[0])
+    gateway.says("judges endpoints from now on")
+    gateway.serving(3)
+    assert {server for _, server in seen()} == {two.server_port}, "the new one knows before it serves"
+    assert gateway.log.count("is not well") == 1
+    gateway.running.signal(signal.SIGUSR2)
+    gateway.says("upgrade: 2 workers with the new code serve")
+    assert {server for _, server in seen()} == {two.server_port}
+    assert gateway.log.count("is not well") == 1
+    one.ill = False
+    gateway.says(f"127.0.0.1:{one.server_port} is well again")
+    eventually(lambda: shares() == [1, 1], "all know")
+    assert {server for _, server in seen()} == {one.server_port, two.server_port}
     gateway.healthy()

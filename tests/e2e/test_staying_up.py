@@ -1,0 +1,30 @@
+"""
+Servers behind a gateway are killed, stand still and are started anew, under load: small runs of the bench that tells it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import stories
+from neighbours import need
+from processes import cells
+
+
+@pytest.mark.parametrize(
+    ("workers", "judge", "plays"),
+    [
+        (2, "healthCheck", (("killed", 1), ("frozen", 0), ("restarted", 1))),
+        (0, "outliers", (("frozen", 1),)),
+    ],
+    ids=["workers that look at endpoints", "one process that sees how requests go"],
+)
+def test_clients_lose_nothing_once_it_is_found_out(
+    workers: int, judge: str, plays: tuple[tuple[str, int], ...]
+) -> None:
+    for name in ("nginx", "node"):
+        need(name)
+    figures, faults = stories.tell(workers, judge, 300, 0.4, plays)
+    told = cells(stories.HEADINGS, *(figure.row() for figure in figures))
+    assert faults == [], told
+    assert all(figure.asked > 100 for figure in figures), told
