@@ -28,7 +28,11 @@ class Pings:
         """What is to be sent, and what fires when it comes back; cancelling that forgets it."""
         self._number = self._number + 1 & 0xFFFFFFFF
         data = _MARK + self._number.to_bytes(4)
-        asked = self._asked[data] = Deferred(lambda _: self._asked.pop(data, None))
+
+        def forget(_: Deferred[None]) -> None:
+            self._asked.pop(data, None)
+
+        asked = self._asked[data] = Deferred(forget)
         return data, asked
 
     def came(self, data: bytes) -> None:

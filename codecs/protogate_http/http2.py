@@ -72,6 +72,7 @@ class Http2:
         """A connection to an upstream."""
         return Client(ready, context, self._told, self._engine)
 
-    def ping(self, connection: Client) -> Deferred[None]:
+    def ping(self, connection: IClientConnection) -> Deferred[None]:
         """A PING (RFC 9113, 6.7)."""
+        assert isinstance(connection, Client)
         return connection.ping()

@@ -65,8 +65,9 @@ class Sotp:
         """A connection to an upstream."""
         return Client(ready, context, self._greeting)
 
-    def ping(self, connection: Client) -> Deferred[None]:
+    def ping(self, connection: IClientConnection) -> Deferred[None]:
         """A PING."""
+        assert isinstance(connection, Client)
         return connection.ping()
 
     def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """
-Servers behind a gateway are killed, stand still and are started anew, under load: small runs of the bench that tells it.
+Servers behind a gateway are killed, stand still and are started anew, under load: small runs of C{bench/stories.py}.
 """
 
 from __future__ import annotations
