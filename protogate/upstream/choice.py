@@ -21,21 +21,27 @@ Shares = Sequence[tuple[Endpoint, int]]
 
 
 class Choice:
-    """@param shares: what each endpoint gets."""
+    """
+    @param shares: what each endpoint gets.
+    @ivar those: the endpoints that get anything.
+    """
 
     def __init__(self, shares: Shares) -> None:
-        self.size = sum(1 for _, share in shares if share)
+        self.those = [endpoint for endpoint, share in shares if share]
 
     def pick(self, request: Request) -> Endpoint | None:
         """Who is next; None when nobody has a share."""
         raise NotImplementedError
 
     def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
-        """Who is next of those that were not tried; None when none was found."""
-        for _ in range(self.size):
+        """Who is next of those that were not tried; None when there is none."""
+        for _ in self.those:
             endpoint = self.pick(request)
             if endpoint is not None and endpoint not in tried:
                 return endpoint
+        for each in self.those:  # those of little weight come rarely
+            if each not in tried:
+                return each
         return None
 
 

@@ -112,13 +112,7 @@ class Election:
 
     def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
         """Who is next of those that were not tried, or None."""
-        endpoint = self._choice.other(request, tried)
-        if endpoint is not None:
-            return endpoint
-        for each in self._endpoints:  # those of little weight come rarely
-            if each.place.weight and each.up and each not in tried and self._may(each):
-                return each
-        return None
+        return self._choice.other(request, tried)
 
     def stop(self) -> None:
         """Nobody is next any more."""

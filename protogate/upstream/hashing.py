@@ -96,7 +96,7 @@ class Hash(Choice):
             home: Endpoint = self._homes.pick(key)
             if home in self._tried and self._chance() < home.share:
                 return home
-        if endpoint is None or not self._bound or not endpoint.pool.load or self.size < 2:
+        if endpoint is None or not self._bound or not endpoint.pool.load or len(self.those) < 2:
             return endpoint
         most = self._bound * (sum([each.pool.load for each in self._shares]) + 1) / self._total
         if self._room(endpoint, most):

@@ -27,13 +27,12 @@ class Pairs(Choice):
     def __init__(self, shares: Shares, random: Random) -> None:
         super().__init__(shares)
         self._draw = random.random
-        self._endpoints = [endpoint for endpoint, share in shares if share]
         self._shares = [share for _, share in shares if share]
         self._bounds = list(accumulate(self._shares))
 
     def pick(self, request: Request) -> Endpoint | None:
         """L{Choice}."""
-        endpoints = self._endpoints
+        endpoints = self.those
         if len(endpoints) < 2:
             return endpoints[0] if endpoints else None
         bounds, last = self._bounds, len(endpoints) - 1
@@ -56,7 +55,7 @@ class LeastRequest(Pairs):
 
     def better(self, one: int, two: int) -> int:
         """L{Pairs}."""
-        endpoints, shares = self._endpoints, self._shares
+        endpoints, shares = self.those, self._shares
         load = endpoints[one].pool.load
         if not load or endpoints[two].pool.load * shares[one] >= load * shares[two]:
             return one
@@ -79,6 +78,6 @@ class PeakEwma(Pairs):
         return two if self._cost(two) < self._cost(one) else one
 
     def _cost(self, index: int) -> float:
-        endpoint = self._endpoints[index]
+        endpoint = self.those[index]
         load = endpoint.pool.load * self._usual / self._shares[index]
         return self._latencies.cost(endpoint, load)
