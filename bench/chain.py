@@ -5,6 +5,8 @@ behind the last.
 Between two exchanges lies all that a request needs besides, so code and data are as near, or as far, as they are under
 load: a bench of nothing but modules cannot know.
 
+    python bench/chain.py [--rounds 499]        what the chain of ten takes of a request, in µs
+
 Rules
 - The watch is a module itself, at both ends of each stage, and of what is done to the answer between stages.
 - What the watch takes is measured in a gateway with nothing but the watch, and taken off.
@@ -13,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ from zope.interface import implementer
 
 import configuration
 import credentials
+from atwork import CHAIN, entry, files
 from inproc import WARM, settle
 from inside import LISTEN, ORIGIN, Row, whole
 from protogate import build
@@ -171,3 +175,16 @@ def cost(modules: Sequence[Mapping[str, Any]], rounds: int) -> float:
 def quick(rounds: Sequence[float]) -> float:
     """Of the quicker half of all rounds the middle: what others did to the machine is left out."""
     return statistics.median(sorted(rounds)[: len(rounds) // 2 + 1])
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=499, help="of one turn each (default: 499)")
+    options = parser.parse_args()
+    with files() as folder:
+        print(f"{cost([entry(each, folder) for each in CHAIN], options.rounds):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -27,13 +27,11 @@ import argparse
 import gc
 import json
 import statistics
+import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,16 +39,16 @@ from twisted.internet.defer import Deferred
 
 import callgrind
 import chain
-import configuration
 import credentials
 import report
+from atwork import CHAIN, FIELDS, NEVER, SETTINGS, TEN, Setting, entry, files
 from protogate.config.load import loads
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.pipeline import run
 from protogate.governance.binding import bind
 from protogate.governance.stages import PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM, STAGES
 from protogate.interfaces import ILiveModule, IModuleFactory
-from protogate.message import Field, Response
+from protogate.message import Response
 from protogate.plugins import find, names
 from protogate.release import compiled
 from protogate.testing.bodies import Taker
@@ -61,127 +59,8 @@ from report import Table
 
 CHAIN_LIMIT: Final = 8.0
 """µs that the chain may cost."""
-NEVER: Final = "request.path == '/never'"
-FIELDS: Final[tuple[Field, ...]] = (
-    (b"user-agent", b"curl/8.5.0"),
-    (b"accept", b"*/*"),
-    (b"origin", b"https://shop.example"),
-    (b"authorization", credentials.PASSWORD),
-    (b"x-app", b"100041"),
-    (b"x-drop", b"1"),
-)
-
-
-ANSWER: Final[tuple[Field, ...]] = (
-    (b"server", b"origin"),
-    (b"date", b"Mon, 30 Nov 2026 10:00:00 GMT"),
-    (b"content-type", b"text/html"),
-    (b"via", b"1.1 bench"),
-)
-
 Asked = tuple[Exchange, Response]
 """An exchange, and what will be answered."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """
-    One module at work.
-
-    @ivar params: its C{actionParam}; C{FOLDER} in a text stands for a folder with L{credentials.FILES}.
-    @ivar stage: where it runs; empty = its own.
-    @ivar request: what the exchange is asked with, see L{protogate.testing.exchange.exchange}.
-    @ivar fields: further ones of the request.
-    @ivar note: what one has to know.
-    @ivar module: its name, where one has several rows; empty = the row's.
-    @ivar answer: fields of the answer.
-    @ivar read: the body of the answer is read to its end, the first times.
-    """
-
-    params: Mapping[str, Any] = field(default_factory=dict)
-    stage: str = ""
-    request: Mapping[str, Any] = field(default_factory=dict)
-    fields: Sequence[Field] = ()
-    note: str = ""
-    module: str = ""
-    answer: Sequence[Field] = ANSWER
-    read: bool = False
-
-
-SETTINGS: Final[dict[str, Setting]] = {
-    "accessList": Setting({"deny": configuration.networks(10_000)}, note="10,000 networks"),
-    "addResponseHeader": Setting({"x-cost": "${request.func.remoteCost}"}, note="a template"),
-    "basicAuth": Setting({"users": {"file": "FOLDER/users"}}, note="a password that is remembered"),
-    "bodyLimit": Setting({"request": "1MiB", "response": "10MiB"}),
-    "cache": Setting({}, note="nothing is kept yet: the upstream is asked"),
-    "cache: a hit": Setting(
-        {},
-        request={"response_body": b"x" * 200},
-        note="what is kept is answered",
-        module="cache",
-        answer=((b"date", formatdate(usegmt=True).encode()), (b"cache-control", b"public, max-age=86400")),
-        read=True,
-    ),
-    "circuitBreaker": Setting({}, note="without what it does with the answer"),
-    "compress": Setting(
-        {},
-        fields=((b"accept-encoding", b"gzip"),),
-        request={"response_body": b"x" * 4096},
-        note="without the packing itself",
-    ),
-    "concurrencyLimit": Setting({"limit": 1_000_000}),
-    "cors": Setting({"origins": ["https://shop.example"], "credentials": True}),
-    "decompress": Setting({"request": True}, note="a request without content"),
-    "degrade": Setting({"give": [{"answer": {"text": "later"}}]}, note="the upstream answers"),
-    "errorPage": Setting({"pages": [{"statuses": [404], "text": "none"}]}, note="no error"),
-    "faultInject": Setting({"abort": 503, "ratio": 0.001}, note="hits nobody"),
-    "forwardAuth": Setting(
-        {"ask": "https://auth.test/", "take": "x-user", "remember": {"key": "${source.ip}", "good": "1h"}},
-        note="a verdict that is remembered",
-    ),
-    "hmacAuth": Setting(
-        {"keys": {"file": "FOLDER/secrets"}, "maxAge": "1h", "replay": "allow"},
-        fields=credentials.signed(),
-        note="each is verified",
-    ),
-    "jwtAuth": Setting(
-        {"keys": {"file": "FOLDER/jwks"}, "issuer": "bench", "audience": "bench", "from": {"header": "x-token"}},
-        fields=((b"x-token", credentials.token()),),
-        note="a token that is remembered",
-    ),
-    "keyAuth": Setting({"keys": {"file": "FOLDER/keys"}}, fields=((b"x-api-key", b"bench"),)),
-    "loginCheck": Setting(
-        {"redis": {"url": f"redis://{credentials.STORE}"}, "remember": "1h"},
-        fields=((b"cookie", b"session=bench"),),
-        note="a session that is remembered",
-    ),
-    "mtlsAuth": Setting({"allow": [{"subject": "CN=bench"}]}),
-    "quota": Setting({"limit": 1_000_000_000, "per": "day"}, note="local"),
-    "rateLimit": Setting({"limit": "1000000/s"}, note="local"),
-    "rbac": Setting({"rules": [{"name": "all", "when": "request.method == 'GET'", "then": "allow"}]}),
-    "redirect": Setting({"scheme": "https"}, note="it answers"),
-    "removeHeader": Setting({"names": ["x-drop"]}),
-    "respond": Setting({"status": 204}, note="it answers"),
-    "rewriteMethod": Setting({"method": "POST"}),
-    "rewritePath": Setting({"prefix": "/path", "replacement": "/other"}),
-    "rewriteQuery": Setting({"set": {"limit": "50"}}),
-    "setRequestHeader": Setting({"x-client": "${source.ip}"}, note="a template"),
-    "setResponseHeader": Setting({"server": "edge"}),
-    "trafficCopy": Setting({"upstream": "http://next.test:80", "ratio": 0}, note="copies nothing"),
-}
-TEN: Final = "a chain of ten"
-CHAIN: Final = (
-    "accessList",
-    "cors",
-    "rateLimit",
-    "basicAuth",
-    "rbac",
-    "removeHeader",
-    "setRequestHeader",
-    "rewritePath",
-    "bodyLimit",
-    "addResponseHeader",
-)
 
 
 class Chain:
@@ -287,27 +166,9 @@ def counted() -> Iterator[list[int]]:
         Deferred.__init__ = original  # type: ignore[method-assign]
 
 
-def entry(name: str, folder: Path, condition: str = "true") -> dict[str, Any]:
-    """As the configuration has it."""
-    setting = SETTINGS[name]
-    params = _placed(setting.params, folder)
-    return {"name": setting.module or name, "stage": setting.stage, "condition": condition, "actionParam": params}
-
-
-def _placed(value: Any, folder: Path) -> Any:
-    if isinstance(value, str):
-        return value.replace("FOLDER", str(folder))
-    if isinstance(value, Mapping):
-        return {key: _placed(inner, folder) for key, inner in value.items()}
-    return [_placed(inner, folder) for inner in value] if isinstance(value, list) else value
-
-
 def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, float]:
     """The table, and what the chain costs in µs."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for file, text in credentials.FILES.items():
-            (folder / file).write_text(text)
+    with files() as folder:
         chains: dict[tuple[str, str], Chain] = {("", "nothing"): Chain([], Setting())}
         for each in chosen:
             setting = SETTINGS[each]
@@ -335,10 +196,19 @@ def measure(chosen: Sequence[str], exchanges: int, rounds: int) -> tuple[Table, 
             rows.append((each, f"{off:.2f}", f"{on:.2f}", f"{chains[each, 'on'].deferreds():g}", note))
         for one in chains.values():
             one.stop()
-        real = chain.cost(ten, rounds)
+        real = alone(rounds)
         rows.append((f"{TEN}, in a gateway", "", f"{real:.2f}", "", "between all else that a request needs"))
         title = f"What modules cost, in µs of CPU for each exchange{' (compiled)' if compiled() else ''}"
         return Table("compiled" if compiled() else "modules", title, rows), real
+
+
+# -- in a gateway
+
+
+def alone(rounds: int) -> float:
+    """L{chain}, in a process where nothing else was before: caches and memory would not be a gateway's."""
+    words = [sys.executable, chain.__file__, "--rounds", str(rounds)]
+    return float(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout)
 
 
 # -- under valgrind
@@ -349,8 +219,6 @@ COUNTED: Final = 100
 
 def chains_of(chosen: Sequence[str], folder: Path) -> dict[str, Chain]:
     """A chain for each row of instructions."""
-    for file, text in credentials.FILES.items():
-        (folder / file).write_text(text)
     chains = {"empty": Chain([], Setting())}
     chains |= {each: Chain([entry(each, folder)], SETTINGS[each]) for each in chosen}
     return chains | {TEN.replace(" ", "_"): Chain([entry(each, folder) for each in CHAIN], Setting())}
@@ -358,8 +226,8 @@ def chains_of(chosen: Sequence[str], folder: Path) -> dict[str, Chain]:
 
 def child(chosen: Sequence[str]) -> None:
     """In a child: count each row."""
-    with tempfile.TemporaryDirectory() as name:
-        chains = chains_of(chosen, Path(name))
+    with files() as folder:
+        chains = chains_of(chosen, folder)
         for one in chains.values():
             one.warm()
         gc.collect()
