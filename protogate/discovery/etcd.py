@@ -168,7 +168,7 @@ class Etcd(Conversation):
             revision, events = _number(header.get("revision")), result.get("events")
             if result.get("created"):
                 if revision < self._revision or str(header.get("cluster_id", "")) != self._cluster:
-                    self._revision = 0  # it is another one, or was set back
+                    self._revision = 0  # it is another one, was set back, or is behind
                     return False
                 self._alive = changed = True
             elif not events:

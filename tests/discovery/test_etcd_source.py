@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from scene import ETCD, PREFIX, Scene, at, config, etcd_at, scene
@@ -13,6 +14,7 @@ from protogate.discovery.etcd import LONGEST, SILENCE, _end
 from protogate.message import Response
 from protogate.testing.bodies import Giver
 from protogate.testing.catalogues import coded
+from protogate.testing.cell import read_then
 
 RANGE, WATCH = (b"POST", b"/v3/kv/range"), (b"POST", b"/v3/watch")
 
@@ -259,7 +261,68 @@ def test_who_is_refused_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "it answered 401" in str(made.gateway.records[-1].error)
 
 
+@pytest.mark.parametrize("token", [None, 5, "", "to\nken", "t\u00f6ken"])
+def test_a_token_that_is_none_is_refused(token: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(made: Scene) -> None:
+        made.etcd.broken = lambda request: whole({"token": token})
+
+    monkeypatch.setenv("ETCD_PASSWORD", "secret")
+    with scene(etcd_at(username="gateway", password={"env": "ETCD_PASSWORD"}), before=broken) as made:
+        assert made.asked(1) == {"503"}
+        assert "it gave no token" in str(made.gateway.records[-1].error)
+
+
 # -- nonsense
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda: Response(503, body=Whole(b"busy")), "it answered 503 to a watch"),
+        (lambda: Response(503), "it answered 503 to a watch"),
+        (lambda: Response(200), "it answered a watch with nothing"),
+    ],
+)
+def test_an_answer_that_is_no_watch_is_told(answer: Callable[[], Response], why: str) -> None:
+    def only(made: Scene) -> None:
+        two(made)
+        whole = read_then(made.etcd.answer)
+        made.etcd.broken = lambda request: answer() if request.target == b"/v3/watch" else whole(request)
+
+    with scene(etcd_at(), before=only) as made:
+        made.gateway.advance(1)
+        assert made.asked() == {1, 2}
+        assert made.count("discovery_failed") >= 1
+        clusters = made.gateway.service.clusters
+        assert clusters is not None
+        assert why in clusters.current["origin"]._discovery._said  # type: ignore[union-attr]
+
+
+def test_a_reload_while_a_watch_is_asked_for_leaves_nothing() -> None:
+    with scene(etcd_at(), before=two) as made:
+        asked: list[Deferred[Response]] = []
+
+        def later(request: object) -> Deferred[Response]:
+            asked.append(Deferred())
+            return asked[-1]
+
+        made.etcd.broken = later
+        made.etcd.end()
+        made.gateway.advance(3)
+        assert asked
+        assert made.gateway.reload(config({"dns": "nobody.test:1"}))
+        made.gateway.advance(10)
+        assert made.etcd.watches == 0
+
+
+def test_more_than_can_be_are_too_many_in_a_watch_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protogate.discovery.etcd.MOST", 3)
+    with scene(etcd_at(), before=two) as made:
+        made.etcd.put(PREFIX + "3", f"{at(3)}:80")
+        made.etcd.put(PREFIX + "4", f"{at(4)}:80")
+        made.gateway.run()
+        assert made.said("more than 3 endpoints")
+        assert made.asked(9) <= {1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.discovery.entries import Entries
 from protogate.discovery.listed import Listed, places
 from protogate.errors import ConfigError
+from protogate.testing.discovery import FakeFindings
 from protogate.testing.gateway import MemoryGateway
 
 ENTRY = Entries(model.Upstream(name="up", discovery=model.Discovery(file="f")))
@@ -175,3 +177,43 @@ def test_what_stays_keeps_its_connections(tmp_path: Path) -> None:
         for _ in range(3):
             keep(made)
         assert ([each.eof for each in one], [each.eof for each in two]) == ([False], [True])
+
+
+class Own:
+    """A source by itself, with what a test needs to hurry it."""
+
+    def __init__(self, path: Path) -> None:
+        write(path, f"- {at(1)}:80\n")
+        self.source, self.findings = Listed(str(path), ENTRY), FakeFindings()
+        self.source.start(self.findings)  # type: ignore[arg-type]
+
+
+def test_a_change_while_it_is_read_is_read_as_well(tmp_path: Path) -> None:
+    own = Own(tmp_path / "list.yaml")
+    own.source._changed()
+    own.source._changed()
+    own.source._changed()
+    own.findings.reactor.run()
+    assert len(own.findings.places) == 3, "at the start, and twice"
+    own.source._changed()
+    own.source.stop()
+    own.source._changed()
+    own.source._gone()
+    own.findings.reactor.run()
+    assert (len(own.findings.places), own.findings.trouble) == (3, [])
+
+
+def test_reading_that_breaks_is_logged_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_errors: Callable[..., list[Any]]
+) -> None:
+    own = Own(tmp_path / "list.yaml")
+    monkeypatch.setattr("protogate.discovery.listed.reading", lambda *_: 1 / 0)
+    own.source._changed()
+    own.findings.reactor.run()
+    assert own.findings.trouble == ["division by zero"]
+    assert len(flush_errors(ZeroDivisionError)) == 1
+    own.source._changed()
+    own.source.stop()
+    own.findings.reactor.run()
+    assert len(own.findings.trouble) == 1
+    flush_errors(ZeroDivisionError)
