@@ -24,13 +24,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SkipTest
 from zope.interface.verify import verifyObject
 
 from protogate.context import Limits
 from protogate.errors import ALWAYS, CLIENT, Abort
-from protogate.interfaces import IClientConnection, IConnection, IDescribedCodec, IReadableCodec, IStreamCodec
+from protogate.interfaces import (
+    IClientConnection,
+    IConnection,
+    IDescribedCodec,
+    IPingingCodec,
+    IReadableCodec,
+    IStreamCodec,
+)
 from protogate.message import Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.cell import Pair, ok, read_then
@@ -117,6 +124,26 @@ class CodecContract(TellingTests, ReplayContract, InteropContract):
         verifyObject(IConnection, p.server)
         self.assertGreater(p.client.capacity, 0)
         self.assertEqual((p.client.busy, p.server.busy), (0, 0))
+
+    def test_a_sign_of_life_comes_or_fails_and_is_no_request(self) -> None:
+        codec = type(self).codec()
+        if not IPingingCodec.providedBy(codec):
+            raise SkipTest("the protocol has none, or the codec does not offer it")
+        verifyObject(IPingingCodec, codec)
+        p = self.pair()
+        first, second = codec.ping(p.client), codec.ping(p.client)
+        forgotten = codec.ping(p.client)
+        forgotten.cancel()
+        self.failureResultOf(forgotten, CancelledError)
+        self.assertNoResult(first)
+        p.run()
+        self.assertIs(self.successResultOf(first), None)
+        self.assertIs(self.successResultOf(second), None)
+        self.assertEqual((p.client.busy, p.server.busy, len(p.app.requests)), (0, 0, 0))
+        lost = codec.ping(p.client)
+        p.client.abort()
+        self.failureResultOf(lost, Abort)
+        self.failureResultOf(codec.ping(p.client), Abort)
 
     def test_capacity_is_counted_by_the_connection(self) -> None:
         p = self.pair()
