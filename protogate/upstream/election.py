@@ -88,8 +88,8 @@ class Election:
         if warming is None:
             shares = [(endpoint, _share(weight, endpoint.share)) for endpoint, weight in weights]
         else:
-            warming.look(endpoints)
-            shares = [(each, _share(weight, min(each.share, warming.share(each)))) for each, weight in weights]
+            may = warming.look(endpoints)
+            shares = [(each, _share(weight, min(each.share, may[i]))) for i, (each, weight) in enumerate(weights)]
         somebody = any(share for _, share in shares) or not any(weight for _, weight in weights)
         if not somebody:
             if self._somebody:

@@ -4,8 +4,8 @@ The slow start of endpoints that are new, or well again: what they get grows wit
 Rules
 - It grows linearly from L{FLOOR} of their weight to all of it, in L{STEPS} steps; what else is held against an endpoint
   counts as before: the least decides.
-- Those that an upstream begins with are warm.  Where all that get anything came at the same time, none waits for
-  another: shares are in proportion, and an endpoint that is alone gets all.
+- Those that an upstream begins with are warm.  Where all are cold, none waits for another: the warmest one counts as
+  warm, and the others in proportion.  So an endpoint that is alone gets all.
 - Each process goes by the moment at which it heard of the endpoint: they need not agree.
 - One timer, armed while any endpoint is cold.
 """
@@ -36,34 +36,37 @@ class Warming:
         self._known: dict[Endpoint, float] = {}  # those that get anything, and since when; 0.0 = warm
         self._begun = False
 
-    def look(self, endpoints: Sequence[Endpoint]) -> None:
-        """Notice who is new, well again, or gone."""
-        now, before = self._now(), self._known
+    def look(self, endpoints: Sequence[Endpoint]) -> list[float]:
+        """
+        Notice who is new, well again, or gone.
+
+        @return: what each of them may get, from 0.0 to 1.0; 1.0 for the warmest.
+        """
+        now, before, step = self._now(), self._known, self.seconds / STEPS
         known: dict[Endpoint, float] = {}
-        step = self.seconds / STEPS
-        next_ = inf
+        shares: list[float] = []
+        following, warmest = inf, 0.0
         for endpoint in endpoints:
-            if not endpoint.up:
-                continue
-            since = before.get(endpoint, now if self._begun else 0.0)
-            if since and now - since >= self.seconds:
-                since = 0.0
-            if since:
-                next_ = min(next_, step - (now - since) % step)
-            known[endpoint] = since
+            share = 1.0
+            if endpoint.up:
+                since = before.get(endpoint, now if self._begun else 0.0)
+                if since:
+                    passed = now - since
+                    if passed >= self.seconds:
+                        since = 0.0
+                    else:
+                        share = FLOOR + (1.0 - FLOOR) * int(passed / step) / STEPS
+                        following = min(following, step - passed % step)
+                known[endpoint] = since
+                warmest = max(warmest, share)
+            shares.append(share)
         self._known = known
         self._begun = self._begun or bool(endpoints)
-        if next_ < inf:
-            self._timer.set(next_)
+        if following < inf:
+            self._timer.set(following)
         else:
             self._timer.clear()
-
-    def share(self, endpoint: Endpoint) -> float:
-        """What an endpoint may get, from 0.0 to 1.0."""
-        since = self._known.get(endpoint, 0.0)
-        if not since:
-            return 1.0
-        return FLOOR + (1.0 - FLOOR) * min(int((self._now() - since) * STEPS / self.seconds) / STEPS, 1.0)
+        return [min(share / warmest, 1.0) for share in shares] if 0.0 < warmest < 1.0 else shares
 
     def stop(self) -> None:
         """There will be no change any more."""

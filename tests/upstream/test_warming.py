@@ -83,7 +83,8 @@ def test_one_that_is_alone_gets_all_and_those_that_come_together_get_the_same() 
     for each in one.among[1:]:
         holding(each, 1.0)
     one.arrange()
-    assert share(one, "2") == share(one, "3") == pytest.approx(0.1 / 0.75, abs=0.005)
+    for name in ("2", "3"):
+        assert share(one, name) == pytest.approx(0.1 / 0.75, abs=0.005)
 
 
 def test_a_change_in_between_does_not_begin_anew() -> None:

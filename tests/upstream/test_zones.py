@@ -125,6 +125,20 @@ def test_another_attempt_stays_in_the_zone_while_it_can() -> None:
     assert [each.place.zone for each in (first, second, third)] == ["A", "A", "B"]
 
 
+def test_a_zone_comes_back_as_slowly_as_its_endpoints_start_and_where_all_are_new_none_is_spared() -> None:
+    one = zoned(both(), way={"slow_start": 30.0})
+    down(one, 1, 2, 3, 4)
+    one.time.pass_by(60)
+    down(one)
+    assert by_zone(one, 1000) == {"A": 140, "B": 860}
+    one.time.pass_by(15.1)
+    assert by_zone(one, 1000) == {"A": 770, "B": 230}
+    one.time.pass_by(15.1)
+    assert by_zone(one, 1000) == {"A": 1000}
+    one.arrange([*endpoints(100, 100, zone="A", first=11), *endpoints(100, 100, zone="B", first=13)])
+    assert by_zone(one, 1000) == {"A": 1000}, "all of them are new"
+
+
 # -- schedule
 
 
