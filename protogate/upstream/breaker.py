@@ -26,7 +26,7 @@ from protogate.config import model
 from protogate.upstream.seen import Seen
 from protogate.upstream.window import Window
 
-RAMP: Final = (0.1, 0.25, 0.5, 0.75)
+RAMP: Final[tuple[float, ...]] = (0.1, 0.25, 0.5, 0.75)
 """What is let through on the way back, a quarter of the ramp's time each."""
 TRY: Final = 0.05
 """The part of its requests that an endpoint gets while it is probed."""
@@ -296,7 +296,7 @@ class Breaker:
         self._window.clear()
 
 
-_SHARES: Final = {State.CLOSED: 1.0, State.OPEN: 0.0, State.PROBING: TRY, State.RAMPING: RAMP[0]}
+_SHARES: Final[dict[State, float]] = {State.CLOSED: 1.0, State.OPEN: 0.0, State.PROBING: TRY, State.RAMPING: RAMP[0]}
 
 
 def wrong(settings: model.CircuitBreaker) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,8 @@ from functools import partial
 from math import inf
 from typing import Any, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from protogate.upstream.breaker import Breaker, State, Terms
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.seen import Seen
@@ -23,6 +25,7 @@ from protogate.upstream.verdicts import where
 from protogate.wheel import Timer, Wheel
 
 
+@mypyc_attr(native_class=False)
 class Office(Protocol):
     """What those who judge an upstream work with."""
 

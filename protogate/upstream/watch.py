@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
@@ -34,6 +36,7 @@ PAUSE: Final = 0.1
 Breakers = EndpointBreakers | UpstreamBreaker
 
 
+@mypyc_attr(native_class=False)
 class Holds(Protocol):
     """What is wanted of a cluster."""
 
@@ -59,7 +62,7 @@ class Watch:
         self._judges: tuple[Outliers | Breakers, ...] = ()
         self._endpoints: dict[str, Endpoint] = {}
         self._follows = False
-        self._age = 0  # how often something was judged anew: what was seen before that counts no more
+        self._ages: dict[str, int] = {}  # how often what is there, or all, was judged anew: see _age
         self._seen: dict[str, Seen] = {}  # not told yet
         self._told = -PAUSE
         self._soon = False
@@ -176,16 +179,18 @@ class Watch:
         seen, self._seen = self._seen, {}
         if seen and self._follows and not self._board.leads:
             self._told = self.wheel.now()
-            self._board.tell(self._topic, [self._age, [[at, each.plain()] for at, each in seen.items()]])
+            self._board.tell(self._topic, [[at, self._age(at), each.plain()] for at, each in seen.items()])
 
     # -- the board
 
     def post(self, by: str, at: str, value: list[Any] | None, moved: bool) -> None:
         """See L{protogate.upstream.judge.Office}."""
-        if moved:
-            self._age += 1
+        if value is None:
+            self._ages.pop(at, None)
+        elif moved:
+            self._ages[at] = self._ages.get(at, 0) + 1
         if self._follows:
-            self._board.post(self._topic, f"{by} {at}", None if value is None else [self._age, *value])
+            self._board.post(self._topic, f"{by} {at}", None if value is None else [self._ages.get(at, 0), *value])
 
     def hold(self, endpoint: Endpoint, by: str, share: float, why: str) -> None:
         """See L{protogate.upstream.judge.Office}."""
@@ -198,23 +203,30 @@ class Watch:
     def _posted(self, key: str, value: Any) -> None:
         by, _, at = key.partition(" ")
         judge = self.outliers if by == BY else self.breakers
-        if value is not None and value[0] > self._age:
-            self._age = value[0]
-            self._seen.clear()
+        if value is None:
+            self._ages.pop(at, None)
+        elif value[0] > self._ages.get(at, 0):
+            self._ages[at] = value[0]
+            if at:
+                self._seen.pop(at, None)
+            else:
+                self._seen.clear()
         # Of the two kinds of breakers, one does not know how the other one stands.
         if judge is not None and bool(at) is not isinstance(judge, UpstreamBreaker):
             judge.told(at, None if value is None else value[1:])
 
     def _heard(self, observed: Any) -> None:
-        age, told = observed
-        if age < self._age:  # who led a moment ago may have counted more
-            return
-        for at, plain in told:
+        for at, age, plain in observed:
             endpoint = self._endpoints.get(at)
-            if endpoint is not None:
-                seen = Seen.told(plain)
-                for judge in self._judges:
-                    judge.observe(endpoint, seen)
+            if endpoint is None or age < self._age(at):  # who led a moment ago may have counted more
+                continue
+            seen = Seen.told(plain)
+            for judge in self._judges:
+                judge.observe(endpoint, seen)
+
+    def _age(self, at: str) -> int:
+        """Of an endpoint.  Who is at a lower one does not know yet that it was judged anew, and saw what was before."""
+        return self._ages.get(at, 0) + self._ages.get("", 0)
 
     def _led(self, leads: bool) -> None:
         self._seen.clear()

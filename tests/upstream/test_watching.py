@@ -60,7 +60,7 @@ def test_failures_are_told_at_once_and_not_more_often_than_it_allows() -> None:
         two.see(2, *[FAILED] * 2)
     made.time.clock.advance(0)
     assert len(told) == 1, "all of a turn at once"
-    assert told[0][1] == [["10.0.0.2:80", [0, 0, 6, 6]]]
+    assert told == [[["10.0.0.2:80", 0, [0, 0, 6, 6]]]]
     told.clear()
     for _ in range(100):
         two.see(2, *[FAILED] * 10)
@@ -149,6 +149,22 @@ def test_what_was_on_its_way_when_it_was_judged_anew_is_dropped() -> None:
     made.pass_by(0.3)
     assert one.see(1) == RAMP[0], "they began before"
     two.see(1, *[FAILED] * 4)
+    made.pass_by(0.3)
+    assert made.shares == [[0.0, 1.0, 1.0]] * 3
+
+
+def test_what_becomes_of_one_endpoint_does_not_make_others_be_forgotten() -> None:
+    made = town()
+    one, two, _ = made.processes
+    two.see(2, *[FAILED] * 4)
+    two.see(2, FAILED)
+    one.see(1, *[FAILED] * 5)
+    made.pass_by(0.3)
+    assert one.counted["outlier_spared"] == 1, "they were heard, and one is left alone already"
+    two.update(upstream(2, outliers=RULES))
+    two.update(upstream(3, outliers=RULES))
+    made.pass_by(10.3)
+    two.see(1, *[FAILED] * 5)
     made.pass_by(0.3)
     assert made.shares == [[0.0, 1.0, 1.0]] * 3
 
@@ -271,8 +287,8 @@ def test_an_endpoint_that_only_some_processes_know() -> None:
 def test_what_another_version_says_is_left_out(flush_errors: Any) -> None:
     made = town()
     one, two, _ = made.processes
-    two.board.tell("watch/shop", [0, [["10.0.0.1:80", [1]]]])
-    two.board.tell("watch/shop", [0, [["10.9.9.9:80", [1, 0, 0, 0]]]])
+    two.board.tell("watch/shop", [["10.0.0.1:80", 0, [1]]])
+    two.board.tell("watch/shop", [["10.9.9.9:80", 0, [1, 0, 0, 0]]])
     made.pass_by(0.2)
     assert len(flush_errors(ValueError)) == 1
     assert one.see(1, *[ERROR] * 5) == 0.0
