@@ -177,8 +177,10 @@ HEADINGS: Final = (
 )
 
 
-def measure(gateway: Gateway, name: str, event: Callable[[], float], times: int, connections: int) -> Figure:
-    """So many events under both loads."""
+def measure(
+    gateway: Gateway, name: str, event: Callable[[], float], times: int, connections: int, warm: float
+) -> Figure:
+    """So many events under both loads, which have been there for C{warm} seconds."""
     target = f"http://127.0.0.1:{gateway.port}{SMALL}"
     arguments = [
         "taskset",
@@ -192,7 +194,7 @@ def measure(gateway: Gateway, name: str, event: Callable[[], float], times: int,
     wrk = subprocess.Popen([*arguments, "--timeout", "30s", target], stdout=subprocess.PIPE, text=True)
     client = Client(gateway.port, connections)
     try:
-        time.sleep(1)
+        time.sleep(warm)
         took = 0.0
         for _ in range(times):
             took += event()
@@ -208,7 +210,7 @@ def measure(gateway: Gateway, name: str, event: Callable[[], float], times: int,
 
 
 def run(
-    reloads: int, upgrades: int, kills: int, workers: int = 2, connections: int = 32
+    reloads: int, upgrades: int, kills: int, workers: int = 2, connections: int = 32, warm: float = 1.0
 ) -> tuple[list[Figure], list[str]]:
     """The figures, and what went wrong."""
     with stage() as (folder, processes):
@@ -224,7 +226,7 @@ def run(
         figures, faults = [], []
         for name, (event, times, most) in events.items():
             if times:
-                figure = measure(gateway, name, event, times, connections)
+                figure = measure(gateway, name, event, times, connections, warm)
                 figures.append(figure)
                 faults += [f"{name}: {fault}" for fault in judged(figure, most * times)]
     return figures, faults

@@ -371,7 +371,7 @@ def test_losses_beyond_the_bound_are_faults() -> None:
 
 @pytest.mark.usefixtures("rivals")
 def test_releases_lose_nothing_and_kills_only_what_a_worker_held() -> None:
-    figures, faults = releases.run(reloads=2, upgrades=1, kills=1, connections=4)
+    figures, faults = releases.run(reloads=1, upgrades=1, kills=1, connections=4, warm=0.3)
     assert faults == [], cells(releases.HEADINGS, *(figure.row() for figure in figures))
     assert [figure.name for figure in figures] == ["nothing", "reload", "upgrade", "kill of a worker"]
     assert all(figure.account.answered > 20 for figure in figures)
