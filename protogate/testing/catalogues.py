@@ -374,6 +374,6 @@ def serve(reactor: MemoryReactor, host: str, port: int, service: IService) -> No
         noisy = False
 
         def buildProtocol(self, addr: object) -> Any:
-            return find(IStreamCodec, "http1").server(service, Context(Wheel(reactor.clock)))
+            return find(IStreamCodec, "http1").server(service, Context(Wheel(reactor)))
 
     reactor.listenTCP(port, Served(), interface=host)

@@ -17,6 +17,7 @@ from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from zope.interface import implementer
 
 from protogate.context import Context, Timeouts
+from protogate.discovery.sources import asked
 from protogate.governance.gcrascript import GCRA
 from protogate.governance.quotascript import QUOTA
 from protogate.message import Request
@@ -155,8 +156,11 @@ class World:
     def _busy(self) -> list[str]:
         """What is under way."""
         busy = [f"{ask.agent}, which asked {ask.target}" for ask in self.tale.asks if ask.ended < 0]
+        watched = asked(self.gateway.service.built.sources)  # for endpoints, for as long as the gateway runs
         for name, cluster in self._clusters():
             for address, stats in cluster.stats().items():
+                if name in watched:
+                    continue
                 if stats.waiting or stats.connecting or stats.open != stats.idle:
                     busy.append(f"upstream {name} {address}: {stats}")
         return busy
