@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from protogate.testing.simulation.stories import anything, endpoints, judges, modules
+from protogate.testing.simulation.stories import anything, balance, discovery, endpoints, judges, modules
 from protogate.testing.simulation.story import Teller
 
-STORIES: Final[tuple[Teller, ...]] = (*endpoints.STORIES, *judges.STORIES, *modules.STORIES, *anything.STORIES)
+STORIES: Final[tuple[Teller, ...]] = (
+    *endpoints.STORIES,
+    *discovery.STORIES,
+    *judges.STORIES,
+    *balance.STORIES,
+    *modules.STORIES,
+    *anything.STORIES,
+)

@@ -36,9 +36,44 @@ def _conduct(dice: Random) -> dict[str, Any]:
 def policies(dice: Random) -> dict[str, Any]:
     """Some settings of an upstream."""
     chosen: dict[str, Any] = {"timeouts": QUICK, "pool": {"maxPerEndpoint": dice.choice((1, 3, 100)), "queue": 20}}
-    if dice.random() < 0.6:
-        chosen["healthCheck"] = HEALTH
+    maybe: dict[str, Any] = {
+        "healthCheck": HEALTH,
+        "outliers": {
+            "consecutive": dice.randint(2, 6),
+            "interval": "3s",
+            "minRequests": 5,
+            "ejection": "2s",
+            "ramp": "2s",
+        },
+        "circuitBreaker": {
+            "scope": dice.choice(("endpoint", "upstream")),
+            "consecutive": dice.choice((0, 4)),
+            "window": "3s",
+            "minRequests": 5,
+            "latency": dice.choice(("0s", "500ms")),
+            "open": "1s",
+            "ramp": "2s",
+        },
+        "slowStart": "3s",
+        "balance": dice.choice(("leastRequest", "peakEwma")),
+    }
+    chosen.update((name, value) for name, value in maybe.items() if dice.random() < 0.5)
+    if dice.random() < 0.2:
+        chosen["balance"], chosen["hash"] = "hash", {"key": "request.headers['user-agent']"}
     return chosen
+
+
+def _modules(dice: Random) -> list[dict[str, Any]]:
+    """Some modules, in the order in which they make sense."""
+    every: list[dict[str, Any]] = [
+        {"name": "concurrencyLimit", "actionParam": {"limit": dice.randint(5, 40), "queue": 5, "wait": "200ms"}},
+        {"name": "rateLimit", "actionParam": {"limit": f"{dice.randint(5, 50)}/s"}},
+        {"name": "degrade", "ruleOrder": 10, "actionParam": {"give": [{"cached": {}}, {"answer": {"text": "later"}}]}},
+        {"name": "circuitBreaker", "ruleOrder": 20, "actionParam": {"minRequests": 5, "open": "1s", "ramp": "2s"}},
+        {"name": "trafficCopy", "ruleOrder": 30, "actionParam": {"upstream": "next", "timeout": "2s", "compare": {}}},
+        {"name": "compress", "stage": "PRE_RESPONSE"},
+    ]
+    return [each for each in every if dice.random() < 0.3]
 
 
 def anything(dice: Random) -> Story:
@@ -55,14 +90,20 @@ def anything(dice: Random) -> Story:
     ]
     servers[0] = replace(servers[0], weight=100)
     upstream = {"protocol": protocol}
+    other = Server("next", "http://10.8.0.1:8000")
 
     def config() -> dict[str, Any]:
         chosen = dice.sample(servers, dice.randint(1, len(servers)))
-        return gateway(chosen, upstream={**policies(dice), **upstream})
+        return gateway(
+            chosen,
+            upstream={**policies(dice), **upstream},
+            modules=_modules(dice),
+            upstreams=[{"name": "next", "endpoints": [{"url": other.url}], "timeouts": QUICK}],
+        )
 
     events: list[Event] = []
-    for _ in range(dice.randint(1, 20)):
-        at, server = dice.uniform(0.5, SECONDS - 2), dice.choice(servers).name
+    for _ in range(dice.randint(3, 25)):
+        at, server = dice.uniform(0.5, SECONDS - 2), dice.choice((*servers, other)).name
         if dice.random() < 0.15:
             events.append(Pause(at, server, dice.uniform(0.05, 3)))
         elif dice.random() < 0.15:
@@ -75,7 +116,7 @@ def anything(dice: Random) -> Story:
                 events.append(Become(at + dice.uniform(0.1, 5), server, **usual))
     kinds = [
         Clients(
-            rate=dice.uniform(2, 15),
+            rate=dice.uniform(5, 20),
             name=name,
             protocol=name,
             patience=dice.choice((None, Between(0.05, 3.0))),
@@ -86,7 +127,7 @@ def anything(dice: Random) -> Story:
         )
         for name in dice.sample(PROTOCOLS, dice.randint(1, 3))
     ]
-    return Story(config(), servers, kinds, events, seconds=SECONDS)
+    return Story(config(), [*servers, other], kinds, events, seconds=SECONDS)
 
 
 STORIES: Final = (anything,)

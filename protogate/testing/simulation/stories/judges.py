@@ -28,7 +28,7 @@ STEADY: Final = Conduct(latency=Spread(0.02, 0.4))
 
 
 def never_more(share: float) -> Hold:
-    """Outliers never leave more than so many of the endpoints without anything, but one where there are two, never all."""
+    """Outliers leave no more than so many of the endpoints without anything: one where there are two, never all."""
 
     def hold(tale: Tale) -> Iterator[str]:
         servers = [server.name for server in tale.story.servers if server.weight]
@@ -94,7 +94,7 @@ def nobody_is_slow(dice: Random) -> Story:
 
 
 def a_breaker_of_an_upstream(dice: Random) -> Story:
-    """All of an upstream fails: after a while it is asked for no more than probes, and soon after it is well, for all."""
+    """All of an upstream fails: after a while it gets no more than probes, and soon after it is well all there is."""
     servers = farm(dice, 1, 4, STEADY)
     at, back = dice.uniform(3, 5), dice.uniform(14, 18)
     how = dice.choice(({"errors": 1.0}, {"reach": Reach.REFUSES}, {"hangs": 1.0}))
