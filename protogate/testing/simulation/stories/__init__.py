@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protogate.testing.simulation.stories import anything, balance, discovery, endpoints, judges, modules
+from protogate.testing.simulation.stories import anything, balance, discovery, endpoints, fallbacks, judges, modules
 from protogate.testing.simulation.story import Teller
 
 STORIES: Final[tuple[Teller, ...]] = (
@@ -19,5 +19,6 @@ STORIES: Final[tuple[Teller, ...]] = (
     *judges.STORIES,
     *balance.STORIES,
     *modules.STORIES,
+    *fallbacks.STORIES,
     *anything.STORIES,
 )
