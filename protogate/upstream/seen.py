@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from protogate.observe.histogram import BOUNDS
 from protogate.upstream.outcome import FAILED, WELL, Outcome
@@ -70,7 +70,7 @@ class Seen:
         return told
 
     @classmethod
-    def told(cls, plain: Sequence[int]) -> Seen:
+    def told(cls, plain: Sequence[Any]) -> Seen:
         """What another process told.  @raise ValueError: it is something else."""
         seen = cls()
         if len(plain) < FIELDS or len(plain) % 2 or not all(type(each) is int and each >= 0 for each in plain):

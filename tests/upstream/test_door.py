@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from protogate.errors import GATEWAY
@@ -56,7 +58,7 @@ def test_a_circuit_judges_for_itself() -> None:
     assert told.reason.startswith("route shop: the circuit breaker is open: 10 of 10 failed")
     assert circuit.turn(105.0)
     assert circuit.door.probing
-    circuit.change(Terms(**{**{name: getattr(TERMS, name) for name in TERMS.__slots__}, "probes": 1}))
+    circuit.change(replace(TERMS, probes=1))
     circuit.door.under = 1
     assert not circuit.door.admits()
 

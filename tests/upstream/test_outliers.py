@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from fake_upstream import Time
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from town import Process, upstream
 from twisted.logger import capturedLogs, formatEvent
 
@@ -282,6 +284,31 @@ routes: [{{value: /, matcherType: prefix, routes: [{{targets: [{{upstream: shop}
     with pytest.raises(ConfigFaults, match=why) as caught:
         build(str(tmp_path / "gateway.yaml"))
     assert "upstreams[0].outliers" in str(caught.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_whatever_happens_never_too_many_are_left_alone_and_all_come_back(data: st.DataObject) -> None:
+    count, share = data.draw(st.integers(1, 6), "endpoints"), data.draw(st.sampled_from([0.0, 0.3, 0.5, 1.0]), "share")
+    scene = Scene(count, max_share=share, consecutive=3, min_requests=5, ejection=2, ramp=1)
+    most = min(max(int(count * share), 1), count - 1)
+    for _ in range(data.draw(st.integers(1, 30), "steps")):
+        number = data.draw(st.integers(1, count), "endpoint")
+        match data.draw(st.sampled_from(["bad", "well", "down", "up", "time"]), "step"):
+            case "bad":
+                scene.see(number, *[ERROR] * data.draw(st.integers(1, 8), "times"))
+            case "well":
+                scene.see(number, *[WELL] * data.draw(st.integers(1, 8), "times"))
+            case "down":
+                scene.cluster.hold(scene.at(number), "healthCheck", 0.0, "unwell")
+            case "up":
+                scene.cluster.hold(scene.at(number), "healthCheck", 1.0)
+            case "time":
+                scene.pass_by(data.draw(st.sampled_from([0.1, 1.0, 3.0]), "seconds"))
+        alone = [each for each in scene.cluster.endpoints if each.held.get("outliers", (1.0, ""))[0] <= 0.0]
+        assert len(alone) <= most
+    scene.pass_by(320)
+    assert not any("outliers" in each.held for each in scene.cluster.endpoints)
 
 
 def test_the_defaults_are_fine() -> None:
