@@ -25,9 +25,14 @@ def _at(port: int) -> dict[str, Any]:
 
 
 def listener(port: int, cluster: str, issued: Issued | None = None) -> dict[str, Any]:
-    """It takes HTTP/2, and tunnels of WebSocket; all goes to one cluster."""
+    """
+    It takes HTTP/2, and tunnels of WebSocket; all goes to one cluster.
+
+    It asks again after a reset, too: what the kernel had accepted for a server that closes its port, and the server had
+    not, is reset.
+    """
     again = {
-        "retry_on": "refused-stream,connect-failure,reset-before-request",
+        "retry_on": "refused-stream,connect-failure,reset",
         "num_retries": 3,
         "retry_host_predicate": [
             _typed(
