@@ -6,8 +6,10 @@ It looks when it is asked: nothing is kept up to date meanwhile.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final, Protocol
 
+from protogate.admin.endpoints import told
 from protogate.downstream.ports import Ports
 from protogate.governance.lives import Lives
 from protogate.observe.counters import Counters
@@ -64,6 +66,15 @@ class Own:
             taken["endpoints"] = endpoints
         return taken
 
+    def endpoints(self) -> dict[str, Any]:
+        """L{Watched}."""
+        return told(_endpoints(self._gateway.clusters), self._why)
+
+    def _why(self, upstream: str, at: str, by: str) -> str:
+        clusters = self._gateway.clusters
+        assert clusters is not None
+        return clusters.current[upstream].judged()[at].held[by][1]
+
 
 def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
     """What each listener has, with what is on its way out: that is still open."""
@@ -81,10 +92,13 @@ def _endpoints(clusters: Clusters | None) -> Shares:
     found: Shares = {}
     room = SHOWN
     for name, cluster in () if clusters is None else clusters.current.items():
-        shares = cluster.shares()
-        if shares and room > 0:
-            found[name] = {at: dict(each) for at, each in list(shares.items())[:room]}
-            room -= len(shares)
+        judged = cluster.judged()
+        if judged and room > 0:
+            found[name] = {
+                at: {"": endpoint.share, **{by: share for by, (share, _) in endpoint.held.items()}}
+                for at, endpoint in islice(judged.items(), room)
+            }
+            room -= len(judged)
     return found
 
 

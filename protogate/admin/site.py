@@ -1,5 +1,5 @@
 """
-The pages for operators, in HTTP: /livez, /readyz, /metrics.
+The pages for operators, in HTTP: /livez, /readyz, /metrics, /endpoints.
 
 Rules
 - Only for reading: GET and HEAD; nothing a peer sends changes anything.
@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web import http
 
+from protogate.admin.endpoints import page
 from protogate.admin.metrics import exposition
 from protogate.observe.events import Limited
 from protogate.observe.snapshot import Snapshot
@@ -38,6 +39,7 @@ HEAD: Final = 8 * 1024
 BODY: Final = 16 * 1024
 """Bytes of a body, all of which are thrown away."""
 TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
 
 _log = Logger()
 _tell = Limited(_log.failure)
@@ -55,6 +57,9 @@ class Watched(Protocol):
 
     def snapshot(self) -> Snapshot | Deferred[Snapshot]:
         """What was counted so far.  May fail, and may be cancelled: then there is none."""
+
+    def endpoints(self) -> dict[str, Any] | Deferred[dict[str, Any]]:
+        """What is left to endpoints, see L{protogate.admin.endpoints}.  May fail, and may be cancelled."""
 
 
 class Site(http.HTTPFactory):
@@ -123,14 +128,14 @@ class Question(http.Request):
 
     def process(self) -> None:
         """Answer."""
-        page = PAGES.get(self.path)
-        if page is None:
+        found = PAGES.get(self.path)
+        if found is None:
             self.answer(404, "there are " + ", ".join(sorted(each.decode() for each in PAGES)))
         elif self.method not in (b"GET", b"HEAD"):
             self.responseHeaders.setRawHeaders(b"allow", [b"GET, HEAD"])
             self.answer(405, "only GET and HEAD")
         else:
-            page(self)
+            found(self)
 
     # -- pages
 
@@ -145,6 +150,14 @@ class Question(http.Request):
     def metrics(self) -> None:
         """All that was counted."""
         self._ask(self._exposition, self._shown, 503, "the counters could not be had")
+
+    def endpoints(self) -> None:
+        """What is left to each endpoint, and why."""
+        self._ask(self._judged, self._shown, 503, "what is known of endpoints could not be had")
+
+    def _judged(self) -> Deferred[tuple[bytes, str]]:
+        found: Deferred[Any] = maybeDeferred(self.channel.factory.watched.endpoints)
+        return found.addCallback(lambda found: (page(found), JSON))
 
     def _told(self, reason: str) -> None:
         if reason:
@@ -216,6 +229,7 @@ PAGES: Final[dict[bytes, Callable[[Question], None]]] = {
     b"/livez": Question.live,
     b"/readyz": Question.ready,
     b"/metrics": Question.metrics,
+    b"/endpoints": Question.endpoints,
 }
 
 

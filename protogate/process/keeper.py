@@ -122,6 +122,13 @@ class Keeper:
             self._catch_up(leader)
         leader.tell(Lead(term=self.term))
 
+    def why(self, topic: str, about: str, by: str) -> str:
+        """The reason that is posted of that by somebody (L{protogate.upstream.verdicts}); empty = there is none."""
+        match self.posts.get(topic, {}).get(f"{by} {about}"):
+            case [_, str(why), *_]:
+                return why
+        return ""
+
     # -- what they say
 
     def heard(self, member: Member, message: Message) -> None:

@@ -19,6 +19,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.logger import Logger
 
+from protogate.admin.endpoints import told
 from protogate.admin.port import Admin, Open
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
@@ -74,6 +75,10 @@ class Whole:
     def snapshot(self) -> Deferred[Snapshot]:
         """L{Watched}."""
         return self._supervisor.crew.counted().addCallback(lambda _: self._supervisor.counted())
+
+    def endpoints(self) -> Deferred[dict[str, Any]]:
+        """L{Watched}: why is what was posted; who holds one back in a process of its own says it nowhere."""
+        return self.snapshot().addCallback(lambda taken: told(taken.get("endpoints", {}), self._supervisor.keeper.why))
 
 
 class Supervisor(Service):

@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from random import Random, SystemRandom
@@ -221,9 +221,9 @@ class Cluster:
         """A look at each pool, by its endpoint's address."""
         return {endpoint.address: endpoint.pool.stats() for endpoint in self._endpoints.values()}
 
-    def shares(self) -> dict[str, dict[str, float]]:
-        """What is left to each endpoint, see L{Verdicts.shares}."""
-        return self._verdicts.shares()
+    def judged(self) -> Mapping[str, Endpoint]:
+        """Endpoints that are judged, see L{Verdicts.judged}."""
+        return self._verdicts.judged()
 
     # -- requests
 

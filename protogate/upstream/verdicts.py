@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from protogate.upstream.board import Board
@@ -81,14 +81,9 @@ class Verdicts:
         judged = self._posted.get(where(endpoint), {}).get(by)
         return None if judged is None else judged[2]
 
-    def shares(self) -> dict[str, dict[str, float]]:
-        """By endpoint and judge, and by all of them together under no name; nothing where nobody judges."""
-        if not self._follows:
-            return {}
-        return {
-            at: {"": endpoint.share, **{by: share for by, (share, _) in endpoint.held.items()}}
-            for at, endpoint in self._endpoints.items()
-        }
+    def judged(self) -> Mapping[str, Endpoint]:
+        """The endpoints, by what they are known by; none where nobody judges."""
+        return self._endpoints if self._follows else {}
 
     def _told(self, key: str, value: Any) -> None:
         by, _, at = key.partition(" ")

@@ -99,6 +99,10 @@ def test_what_is_left_to_endpoints_that_are_judged() -> None:
         assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 1.0}}}
         gateway.advance(1.2)
         assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 0.0, "healthCheck": 0.0}}}
+        why = own.endpoints()["shop"]["192.0.2.7:80"]["held"]["healthCheck"].pop("why")
+        assert why.startswith("cannot connect to 192.0.2.7:80")
+        told = {"shop": {"192.0.2.7:80": {"share": 0.0, "held": {"healthCheck": {"share": 0.0, "why": why}}}}}
+        assert own.endpoints() == told
         gateway.upstream("192.0.2.7", 80, *[[Do.SILENCE]] * 9)
         gateway.advance(1.2)
         assert own.snapshot()["endpoints"] == {"shop": {"192.0.2.7:80": {"": 1.0}}}

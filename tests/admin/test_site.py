@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from protogate.observe.snapshot import Snapshot
 from protogate.testing.reactor import MemoryReactor
 from protogate.testing.upstream import Raw
 
-PAGES = ("/livez", "/readyz", "/metrics")
+PAGES = ("/livez", "/readyz", "/metrics", "/endpoints")
 
 
 class Watched:
@@ -26,6 +27,7 @@ class Watched:
         self.reason: str | Deferred[str] = ""
         self.taken: Snapshot | Deferred[Snapshot] | None = None
         self.asked = 0
+        self.judged: dict[str, Any] = {}
 
     def unready(self) -> str | Deferred[str]:
         self.asked += 1
@@ -34,6 +36,9 @@ class Watched:
     def snapshot(self) -> Snapshot | Deferred[Snapshot]:
         self.asked += 1
         return self.counters.snapshot() if self.taken is None else self.taken
+
+    def endpoints(self) -> dict[str, Any]:
+        return self.judged
 
 
 class Scene:
@@ -103,6 +108,15 @@ def test_metrics_are_what_was_counted(scene: Scene) -> None:
     assert int(answer.fields["content-length"]) == len(answer.body)
 
 
+def test_endpoints_are_told_in_json(scene: Scene) -> None:
+    held = {"healthCheck": {"share": 0.0, "why": "it answered 503 \u00e9"}}
+    scene.watched.judged = {"shop": {"192.0.2.7:80": {"share": 0.0, "held": held}}}
+    answer = Answer(scene.get("/endpoints"))
+    assert (answer.status, answer.fields["content-type"]) == (200, "application/json")
+    assert answer.body.isascii()
+    assert json.loads(answer.body) == scene.watched.judged
+
+
 def test_metrics_are_in_the_words_that_are_asked_for(scene: Scene) -> None:
     answer = Answer(scene.get("/metrics", "Accept: application/openmetrics-text; version=1.0.0"))
     assert answer.fields["content-type"].startswith("application/openmetrics-text")
@@ -138,7 +152,7 @@ def test_other_methods_are_refused(scene: Scene, method: str) -> None:
 )
 def test_other_paths_are_not_there(scene: Scene, path: str) -> None:
     answer = Answer(scene.get(path))
-    assert (answer.status, answer.body) == (404, b"there are /livez, /metrics, /readyz\n")
+    assert (answer.status, answer.body) == (404, b"there are /endpoints, /livez, /metrics, /readyz\n")
 
 
 # -- answers that take their time
