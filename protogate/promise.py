@@ -99,10 +99,19 @@ class Promise(Deferred[Response]):
         Deferred.pause(self)
 
     def _leave(self) -> None:
-        """Leave all that is still to be called to Twisted."""
+        """
+        Leave all that is still to be called to Twisted; before it goes on with a Deferred that is chained to this one,
+        which it may have been told of already.
+        """
         steps, self._steps = self._steps, None
-        for callback, *rest in steps or ():
+        if not steps:
+            return
+        told = self._callbacks
+        chained = told[:]
+        told.clear()
+        for callback, *rest in steps:
             Deferred.addCallbacks(self, callback or _same, *rest)
+        told += chained
 
 
 def _add(promise: Promise, step: tuple[Any, ...]) -> Promise:

@@ -134,6 +134,31 @@ def test_another_deferred_may_wait_for_it(make: Make) -> None:
     assert got == [("inner", answer, (), {}), ("outer", answer, (), {})]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_another_deferred_that_waits_for_it_goes_on_behind_its_own_callbacks(make: Make, fails: bool) -> None:
+    got: list[Any] = []
+    waiting: Deferred[Any] = Deferred()
+    deferred = make(nothing)
+    deferred.addCallbacks(told(got, "own"), told(got, "own"))
+    if not fails:
+        deferred.addCallback(told(got, "no response", 7))
+    deferred.addBoth(told(got, "own, too"))
+    waiting.addCallback(lambda _: deferred)
+    waiting.addBoth(told(got, "waiting", 0))
+    waiting.callback(None)
+    if fails:
+        deferred.errback(ValueError())
+        assert [(name, value) for name, value, _, _ in got] == [
+            ("own", "ValueError"),
+            ("own, too", "ValueError"),
+            ("waiting", "ValueError"),
+        ]
+    else:
+        deferred.callback(Response(200))
+        assert [name for name, _, _, _ in got] == ["own", "no response", "own, too", "waiting"]
+        assert [value for _, value, _, _ in got][2:] == [7, 7]
+
+
 def test_an_errback_is_told_why(make: Make) -> None:
     got: list[Any] = []
     deferred = make(nothing)
