@@ -139,7 +139,7 @@ class Judge:
         entry = self.there.get(endpoint)
         if entry is not None and entry.breaker.state is State.PROBING:
             entry.probes += 1
-            if entry.probes == entry.breaker.terms.probes:
+            if entry.probes >= entry.breaker.terms.probes:
                 self.office.limit(endpoint, "probes", 0.0, "as many probes as may be are under way")
 
     def over(self, endpoint: Endpoint) -> None:

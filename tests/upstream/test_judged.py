@@ -337,3 +337,23 @@ def test_a_reload_keeps_who_is_left_alone() -> None:
         assert scene.ask(12).count(500) == 3
         assert gateway.reload(configured("http1", ""))
         assert scene.gets() == [10, 10, 10]
+
+
+def test_an_address_that_dns_forgets_for_a_while() -> None:
+    """Kong#7551: TTLs of 0 and 30, and answers that lack one of two addresses."""
+    config = configured("http1", "outliers: {ejection: 60s, ramp: 0}")
+    begin, end = config.index("endpoints:"), config.index("outliers:")
+    config = config[:begin] + 'discovery: {dns: "up.test:80"}\n    ' + config[end:]
+    with MemoryGateway(config.replace("up.test", "localhost")) as gateway:
+        gateway.names.hosts["up.test"] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+        gateway.names.ttl = 0
+        assert gateway.reload(config)
+        scene = Scene(gateway, "http1")
+        scene.bad.says = lambda request: Response(500)
+        assert scene.ask(30).count(500) == 5
+        for turn in range(10):
+            gateway.names.ttl = (0, 30)[turn % 2]
+            gateway.names.hosts["up.test"] = ["192.0.2.2", "192.0.2.1", "192.0.2.3"][turn % 3 :]
+            gateway.advance(2.0)
+            assert scene.gets(6)[0] == 0
+        assert scene.counts["outlier_ejected"] == 1
