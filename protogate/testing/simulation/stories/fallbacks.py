@@ -64,12 +64,12 @@ def copied_traffic(dice: Random) -> Story:
     changes = [dice.choice((*BAD, STEADY)) for _ in range(3)]
     fields = ("reach", "latency", "slots", "errors", "hangs", "stalls", "breaks", "notices")
     events: list[Event] = [
-        Become(4.0 + 4 * index, "z", **{name: getattr(conduct, name) for name in fields})
+        Become(2.5 + 2.5 * index, "z", **{name: getattr(conduct, name) for name in fields})
         for index, conduct in enumerate(changes)
     ]
-    events.append(Reload(dice.uniform(3, 15), config))
+    events.append(Reload(dice.uniform(2, 9), config))
     holds = (errors(0), latency(100, 0.5), copied(ratio), counted("copied", 1, scope=COPIES))
-    return Story(config, [*servers, other], crowd(dice, 30), events, holds, seconds=20)
+    return Story(config, [*servers, other], crowd(dice, 20), events, holds, seconds=12)
 
 
 def helped(begin: float, end: float) -> Hold:
@@ -90,7 +90,7 @@ def helped(begin: float, end: float) -> Hold:
 def a_fallback(dice: Random) -> Story:
     """All of an upstream is gone for a while: clients get the last good answer, or another one, and no failure."""
     servers = farm(dice, 1, 4, STEADY)
-    at, back = dice.uniform(4, 7), dice.uniform(12, 15)
+    at, back = dice.uniform(3, 5), dice.uniform(8, 10)
     other = Server("y", "http://10.0.9.1:8000", replace(STEADY, errors=dice.choice((0.0, 0.3))))
     means = [
         {"cached": {"silent": True, "maxAge": "1h"}},
@@ -109,8 +109,8 @@ def a_fallback(dice: Random) -> Story:
     there = [Become(back, server.name, reach=Reach.UP) for server in servers]
     holds = (errors(0), helped(at, back), latency(100, 0.6), counted("on_error", 1, scope="module degrade"))
     targets = tuple(f"/7/{number}" for number in range(3))
-    clients = crowd(dice, 30, targets=targets)
-    return Story(config, [*servers, other], clients, [*gone, *there], holds, seconds=20)
+    clients = crowd(dice, 20, targets=targets)
+    return Story(config, [*servers, other], clients, [*gone, *there], holds, seconds=12)
 
 
 STORIES: Final = (copied_traffic, a_fallback)
