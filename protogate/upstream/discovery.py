@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from twisted.logger import Logger
 
 from protogate.config import model
 from protogate.config.faults import printable
+from protogate.config.units import written
 from protogate.context import Context
 from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IDiscovery, IService
@@ -133,10 +135,9 @@ class Findings:
             self.count("discovery_empty")
             self._doubt.set(float(self.settings.empty_for))
             _log.warn(
-                "upstream {upstream}: {source} knows no endpoint any more; the {number} that it knew are used for"
-                " another {seconds:g} s",
-                number=len(self._places),
-                seconds=float(self.settings.empty_for),
+                "upstream {upstream}: {source} knows no endpoint any more; {known} is used for another {time}",
+                known=self._known(),
+                time=written(self.settings.empty_for),
                 **self._about(),
             )
 
@@ -181,10 +182,9 @@ class Findings:
         self.count("discovery_expired")
         self.stale = False
         _log.error(
-            "upstream {upstream}: {source} has been away for {seconds:g} s: the {number} endpoints that it knew are not"
-            " used any more",
-            number=len(self._places),
-            seconds=float(self.settings.stale_for),
+            "upstream {upstream}: {source} has been away for {time}: {known} is not used any more",
+            known=self._known(),
+            time=written(self.settings.stale_for),
             **self._about(),
         )
         self._take(())
@@ -207,11 +207,14 @@ class Findings:
         self._lost(reason)
 
     def _kept(self) -> str:
-        number, seconds = len(self._places), float(self.settings.stale_for)
-        if not number:
+        if not self._places:
             return "there is no endpoint of it to use"
-        until = f"for up to {seconds:g} s" if seconds else "until it answers"
-        return f"the {number} endpoints that it knew are used {until}"
+        bound = self.settings.stale_for
+        return f"{self._known()} is used {f'for up to {written(bound)}' if bound else 'until it answers'}"
+
+    def _known(self) -> str:
+        number = len(self._places)
+        return f"what it knew ({number} endpoint{'' if number == 1 else 's'})"
 
     def _about(self) -> dict[str, Any]:
         """For the log."""
@@ -231,7 +234,7 @@ def spelled(settings: model.Discovery) -> str:
     if settings.dns is not None:
         return f"DNS ({settings.dns})"
     if settings.file:
-        return settings.file
+        return f"file ({os.path.basename(settings.file)})"
     if settings.etcd is not None:
         return f"etcd ({settings.etcd.prefix})"
     if settings.consul is not None:

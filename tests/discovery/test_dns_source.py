@@ -39,7 +39,7 @@ def test_silence_of_all_servers_is_noticed_and_bounded() -> None:
         deaf(made)
         made.gateway.advance(30)
         assert (made.asked(), made.stale) == ({1, 2}, 1)
-        assert made.said("no name server answers; the 2 endpoints that it knew are used for up to 1800 s")
+        assert made.said("no name server answers; what it knew (2 endpoints) is used for up to 30m")
         made.gateway.advance(1830)
         assert made.asked(2) == {"503"}
         assert made.count("discovery_expired") == 1

@@ -63,7 +63,7 @@ def test_a_watch_that_breaks_is_taken_up_where_it_was() -> None:
         made.etcd.away = True
         made.gateway.advance(5)
         assert made.asked() == {1, 2}
-        assert (made.stale, made.said("the 2 endpoints that it knew are used for up to 259200 s")) == (1, True)
+        assert (made.stale, made.said("what it knew (2 endpoints) is used for up to 72h")) == (1, True)
         made.etcd.delete(PREFIX + "1")
         made.etcd.put(PREFIX + "3", f"http://{at(3)}:80")
         made.etcd.away = False
@@ -71,7 +71,7 @@ def test_a_watch_that_breaks_is_taken_up_where_it_was() -> None:
         assert made.asked() == {2, 3}
         assert made.etcd.asked.count(RANGE) == 1
         assert (made.stale, made.said("etcd (/services/shop/) answers")) == (0, True)
-        assert len([line for line in made.logged if "are used for" in line]) == 2, "each reason is told once"
+        assert len([line for line in made.logged if "is used for" in line]) == 2, "each reason is told once"
 
 
 def test_attempts_come_less_and_less_often_and_soon_again_after_a_success() -> None:

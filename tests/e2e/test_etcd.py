@@ -145,7 +145,7 @@ def test_endpoints_are_found_as_they_come_and_go(neighbours: Neighbours, ports: 
 
     # while it is away all goes on; what changed and was compacted meanwhile is read when it is back
     etcd.running.stop()
-    gateway.says("the 2 endpoints that it knew are used for up to 259200 s")
+    gateway.says("what it knew (2 endpoints) is used for up to 72h")
     assert asked(gateway) == {one, two}
     etcd.start()
     last = etcd.delete("one")

@@ -289,7 +289,7 @@ def test_sources_have_names_for_people() -> None:
     ]
     assert [spelled(each) for each in settings] == [
         "DNS (a:1)",
-        "/etc/list.yaml",
+        "file (list.yaml)",
         "etcd (/s/)",
         "Consul (shop)",
         "nacos",
