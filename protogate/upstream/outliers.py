@@ -74,7 +74,7 @@ class Outliers(Judge):
                 "upstream {upstream}: {address} is left alone for {seconds:g} s: {why}",
                 upstream=office.name,
                 address=entry.at,
-                seconds=breaker.left(office.wheel.now()),
+                seconds=breaker.due - breaker.since,
                 why=breaker.why,
             )
         elif before is State.OPEN:
