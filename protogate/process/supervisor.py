@@ -19,7 +19,6 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.logger import Logger
 
-from protogate.admin.endpoints import told
 from protogate.admin.port import Admin, Open
 from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
@@ -39,6 +38,7 @@ from protogate.process.notify import Notify
 from protogate.process.sockets import Opening, Sockets
 from protogate.process.spawn import spawn
 from protogate.process.upgrade import Begin, State
+from protogate.process.whole import Whole
 from protogate.service import restart_needed, tell_addresses
 from protogate.signals import Signals
 from protogate.wheel import Timer, Wheel
@@ -56,29 +56,6 @@ class Opened(NamedTuple):
     def given(self, slot: int) -> dict[str, list[int]]:
         """The sockets of a worker."""
         return self.opening.share(slot, self.order.workers)
-
-
-class Whole:
-    """L{protogate.admin.site.Watched}: what operators are told of all workers."""
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-
-    def unready(self) -> str:
-        """L{Watched}."""
-        if not self._supervisor.running:
-            return "it stops: requests under way end"
-        if not self._supervisor.crew.serving:
-            return "no worker serves yet"
-        return ""
-
-    def snapshot(self) -> Deferred[Snapshot]:
-        """L{Watched}."""
-        return self._supervisor.crew.counted().addCallback(lambda _: self._supervisor.counted())
-
-    def endpoints(self) -> Deferred[dict[str, Any]]:
-        """L{Watched}: why is what was posted; who holds one back in a process of its own says it nowhere."""
-        return self.snapshot().addCallback(lambda taken: told(taken.get("endpoints", {}), self._supervisor.keeper.why))
 
 
 class Supervisor(Service):

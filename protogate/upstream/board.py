@@ -5,8 +5,8 @@ Rules
 - One process leads: it looks at endpoints and judges them, for all.  Whoever does not lead tells it what was observed,
   and follows what it posts.
 - What is posted stays: who comes later is told, and so is the next one to lead.
-- Under the name of an upstream stands what is judged of its endpoints (L{protogate.upstream.verdicts}).  Other topics
-  are free: who has more to say, or something to hear, takes one of its own, such as C{outliers shop}.
+- Under C{endpoints/NAME} stands what is judged of the endpoints of an upstream (L{protogate.upstream.verdicts}).  Who
+  has more to say, or something to hear, takes a topic of its own with a first word of its own, such as C{watch/NAME}.
 - Keys and values are plain: texts, numbers, lists and dictionaries of them, None.
 """
 

@@ -22,15 +22,15 @@ Judged = tuple[float, str, Any]
 
 class Verdicts:
     """
-    @param topic: the name of the upstream.
+    @param upstream: its name.
     @param changed: told that shares of endpoints have changed.
     @param led: told when this process begins to lead, and when it ends to; not of how it is at first.
     """
 
     def __init__(
-        self, board: Board, topic: str, changed: Callable[[], None], led: Callable[[bool], None] = lambda leads: None
+        self, board: Board, upstream: str, changed: Callable[[], None], led: Callable[[bool], None] = lambda leads: None
     ) -> None:
-        self._board, self._topic, self._changed, self._led = board, topic, changed, led
+        self._board, self._topic, self._changed, self._led = board, topic(upstream), changed, led
         self._posted: dict[str, dict[str, Judged]] = {}  # by where, by judge
         self._endpoints: dict[str, Endpoint] = {}
         self._follows = self._quiet = False
@@ -109,6 +109,11 @@ class Verdicts:
         return True
 
 
+def topic(upstream: str) -> str:
+    """Where on the board it stands what is judged of the endpoints of an upstream."""
+    return f"endpoints/{upstream}"
+
+
 def where(endpoint: Endpoint) -> str:
     """What an endpoint is known by in all processes: its address, and who it must prove to be."""
     identity = endpoint.place.key[2]
@@ -116,4 +121,4 @@ def where(endpoint: Endpoint) -> str:
 
 
 def _unheard(observed: Any) -> None:
-    """Nothing is observed under the name of an upstream: a judge that is to hear something has a topic of its own."""
+    """Nothing is observed here: a judge that is to hear something has a topic of its own."""

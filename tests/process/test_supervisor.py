@@ -16,12 +16,14 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 
 from protogate.config.faults import ConfigFaults
+from protogate.observe.snapshot import empty
 from protogate.process import supervisor as module
 from protogate.process.channel import Refused
 from protogate.process.child import Begun, Order
 from protogate.process.draft import draft
-from protogate.process.supervisor import Supervisor, Whole
+from protogate.process.supervisor import Supervisor
 from protogate.process.upgrade import Begin, State
+from protogate.process.whole import Whole
 
 reactor: Any = installed
 
@@ -267,6 +269,7 @@ async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: 
     state.log = state.log[0], os.dup(state.log[1])
     state.children = [Begun(1, 0, 0.0, 0, 0, serving=True), Begun(2, 1, 0.0, 0, 0, serving=True)]
     state.counted = {"counts": {"": {"": {"exchanges": 7}}}, "gauges": {}, "histograms": {}}
+    state.posts, state.term = {"endpoints/shop": {"healthCheck 192.0.2.7:80": [0.0, "ill", None]}}, 3
     where = before.addresses
     world.write("web", "more")
     text = world.file.read_text()
@@ -282,6 +285,8 @@ async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: 
     told = [formatEvent(event) for event in captured]
     assert after.addresses["web"] == where["web"]
     assert after.counted()["counts"][""][""]["exchanges"] == 7
+    assert after.keeper.term == 3
+    assert after._left(Begin(twistd=False)).term == 3
     if fault:
         (why,) = [text for text in told if text.startswith("no upgrade, the workers that were there go on: ")]
         assert ("accessLog.file: cannot be opened" if fault == "file" else "worker 0: a bug") in why
@@ -293,3 +298,25 @@ async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: 
         assert [child.asked[-1] for child in found] == ["drain", "drain"]
     await after.stopService()
     await before.stopService()
+
+
+@pytest_twisted.ensureDeferred
+async def test_why_an_endpoint_is_held_back_is_what_was_posted(world: World) -> None:
+    supervisor = world.make()
+    supervisor.startService()
+    shares = {"shop": {"192.0.2.7:80": {"": 0.0, "healthCheck": 0.0, "mine": 0.5}, "192.0.2.8:80": {"": 1.0}}}
+    supervisor.totals.join().take({**empty(), "endpoints": shares})
+    supervisor.keeper.posts["endpoints/shop"] = {"healthCheck 192.0.2.7:80": [0.0, "it answered 503", None]}
+    assert await Whole(supervisor).endpoints() == {
+        "shop": {
+            "192.0.2.7:80": {
+                "share": 0.0,
+                "held": {
+                    "healthCheck": {"share": 0.0, "why": "it answered 503"},
+                    "mine": {"share": 0.5, "why": ""},
+                },
+            },
+            "192.0.2.8:80": {"share": 1.0, "held": {}},
+        }
+    }
+    await supervisor.stopService()

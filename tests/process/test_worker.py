@@ -279,7 +279,7 @@ CHECKED = "[{name: shop, endpoints: [{url: 'http://127.0.0.1:9'}], healthCheck: 
 
 @pytest_twisted.ensureDeferred
 async def test_it_knows_what_is_posted_before_it_serves_and_judges_when_it_leads(world: World) -> None:
-    judged = {"shop": {"healthCheck 127.0.0.1:9": [0.0, "ill", None]}, "gone": {"a": 1}}
+    judged = {"endpoints/shop": {"healthCheck 127.0.0.1:9": [0.0, "ill", None]}, "gone": {"a": 1}}
     world.line.tell(messages.Posts(posts=judged))
     await world.prepare(world.text("one", "web", upstreams=CHECKED), "web", board=True)
     await world.line.call(messages.Commit())
@@ -288,14 +288,15 @@ async def test_it_knows_what_is_posted_before_it_serves_and_judges_when_it_leads
     assert service.clusters is not None
     (endpoint,) = service.clusters.current["shop"].endpoints
     assert dict(endpoint.held) == {"healthCheck": (0.0, "ill")}
-    assert world.worker.board._posts == {"shop": judged["shop"]}
-    await until(lambda: messages.Follow(topic="shop", follows=True) in world.told)
+    assert world.worker.board._posts == {"endpoints/shop": judged["endpoints/shop"]}
+    await until(lambda: messages.Follow(topic="endpoints/shop", follows=True) in world.told)
     assert not world.worker.board.leads
     world.line.tell(messages.Lead(term=7))
     await world.line.call(messages.Ping())
     assert world.worker.board.leads
     service.clusters.current["shop"].hold(endpoint, "healthCheck", 1.0)
-    await until(lambda: messages.Post(topic="shop", key="healthCheck 127.0.0.1:9", value=None, term=7) in world.told)
+    post = messages.Post(topic="endpoints/shop", key="healthCheck 127.0.0.1:9", value=None, term=7)
+    await until(lambda: post in world.told)
     await world.line.call(messages.Drain())
     await until(lambda: messages.Lead(term=0) in world.told)
 

@@ -164,7 +164,7 @@ def test_one_that_leads_no_more_stops_looking_and_keeps_what_it_knows(processes:
 def test_an_endpoint_that_goes_takes_what_was_judged_of_it_along(processes: Processes) -> None:
     processes.one.well = ill
     processes.advance(2)
-    assert processes.boards.keeper.posts["shop"]
+    assert processes.boards.keeper.posts["endpoints/shop"]
     processes.reload(HOSTS[1:])
     assert processes.boards.keeper.posts == {}
     looks = len(processes.one.looks)

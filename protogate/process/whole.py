@@ -1,0 +1,40 @@
+"""What operators are told of all workers: their supervisor answers for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from protogate.admin.endpoints import told
+from protogate.observe.snapshot import Snapshot
+from protogate.upstream.verdicts import topic
+
+if TYPE_CHECKING:
+    from protogate.process.supervisor import Supervisor
+
+
+class Whole:
+    """L{protogate.admin.site.Watched}."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def unready(self) -> str:
+        """L{Watched}."""
+        if not self._supervisor.running:
+            return "it stops: requests under way end"
+        if not self._supervisor.crew.serving:
+            return "no worker serves yet"
+        return ""
+
+    def snapshot(self) -> Deferred[Snapshot]:
+        """L{Watched}."""
+        return self._supervisor.crew.counted().addCallback(lambda _: self._supervisor.counted())
+
+    def endpoints(self) -> Deferred[dict[str, Any]]:
+        """L{Watched}: why is what was posted; who holds one back in a process of its own says it nowhere."""
+        return self.snapshot().addCallback(lambda taken: told(taken.get("endpoints", {}), self._why))
+
+    def _why(self, upstream: str, at: str, by: str) -> str:
+        return self._supervisor.keeper.why(topic(upstream), at, by)
