@@ -399,6 +399,27 @@ def test_too_much_content_is_the_clients_own_failure():
         assert status_of(gateway.ask(post(b"x" * 11))) == 413
 
 
+BREAKER = "circuitBreaker: {errorRatio: 0.5, minRequests: 2, window: 5s, open: 5s}"
+
+
+@pytest.mark.parametrize("where", ["upstream", "route"])
+def test_what_a_circuit_breaker_refuses_is_given_something_else_and_may_be_sent_to_others(where):
+    text = config(OTHER, "when: {errors: true}")
+    if where == "upstream":
+        text = text.replace("timeouts: {responseHead: 5s}}", f"{BREAKER}}}", 1)
+    else:
+        params = BREAKER.partition(": ")[2]
+        text += f"  - {{name: circuitBreaker, ruleOrder: 5, actionParam: {params}}}\n"
+    with MemoryGateway(text) as gateway:
+        shop = upstream(gateway, DOWN)
+        gateway.upstream("192.0.2.8", 80, [Expect(b"hello"), answer(b"other")])
+        got = [gateway.ask(post()) for _ in range(8)]
+        assert status_of(got[0]) == 503
+        assert got[-1].endswith(b"other")  # nobody has taken it, so that it may be asked of others
+        assert len(shop.connections) < 8
+        assert "circuit breaker is open" in gateway.records[-1].notes["degraded"]["why"]
+
+
 # -- before the upstream is asked
 
 
