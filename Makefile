@@ -37,7 +37,7 @@ ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: run test lint types docs trial pytest compiled compiledtests bench format clean help neighbours
+.PHONY: run test lint types docs trial pytest compiled compiledtests bench simulate format clean help neighbours
 
 run: $(VENV)/run.stamp  ## start a gateway with a demo upstream; PORT=8080 DEMO_PORT=8081
 	@mkdir -p build
@@ -90,6 +90,9 @@ bench: $(VENV)/bench.stamp  ## this gateway beside others, into docs/performance
 	@NEIGHBOURS='$(RIVALS)' .ci/neighbours
 	@! $(BIN)/python hatch_build.py || $(MAKE) --no-print-directory compiled
 	$(BIN)/python bench/compare.py --write docs/performance.md $(ARGS)
+
+simulate: $(VENV)/test.stamp  ## a thousand seeds of each story (docs/simulation.md); ARGS="--story NAME --seeds 100"
+	$(BIN)/python -m protogate.testing.simulation --seeds 1000 $(ARGS)
 
 format: $(VENV)/test.stamp  ## mend style where ruff can
 	$(BIN)/ruff check --fix .

@@ -36,6 +36,7 @@ from pages import ALL, DOCS, PAGES, ROOT, Example, examples, of
 from protogate import cli
 from protogate.build import build
 from protogate.config.faults import ConfigFaults
+from protogate.testing.simulation import __main__ as simulation
 
 PLAIN = {"text", "json", "{toctree}", "{literalinclude}", "{rules}", "{states}"}
 """What nobody could run, or what is taken from elsewhere."""
@@ -222,6 +223,9 @@ def test_commands_do_what_is_shown(
         elif program == "make":
             targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert {word for word in words[1:] if "=" not in word} <= set(targets)
+        elif program == "python":
+            assert words[1:3] == ["-m", "protogate.testing.simulation"], f"{example}: nobody checks {words}"
+            simulation.parser().parse_args(words[3:])
         elif program in {"pytest", "trial"}:
             paths = [word.partition("::")[0] for word in words[1:] if "/" in word]
             assert [path for path in paths if not (ROOT / path).exists() and not (tmp_path / path).exists()] == []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -380,3 +381,10 @@ def test_a_picture_is_the_same_each_time_and_has_what_happened():
     assert drawn == draw(name)
     assert title in drawn
     assert ": refuses</text>" in drawn
+
+
+def test_the_pictures_of_the_documentation_are_what_is_drawn():
+    images = Path(__file__).parents[2] / "docs" / "images"
+    assert {path.stem for path in images.glob("*.svg")} >= set(PICTURES)
+    again = "python -m protogate.testing.simulation --draw docs/images"
+    assert (images / "dead-endpoint.svg").read_text(encoding="utf-8") == draw("dead-endpoint"), f"draw them: {again}"

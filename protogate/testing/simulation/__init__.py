@@ -34,6 +34,7 @@ from protogate.testing.simulation.clients import Ask, Clients
 from protogate.testing.simulation.holds import (
     ALWAYS,
     asked,
+    at_once,
     attempts,
     balanced,
     counted,
@@ -88,6 +89,7 @@ __all__ = [
     "Wait",
     "World",
     "asked",
+    "at_once",
     "attempts",
     "balanced",
     "check",

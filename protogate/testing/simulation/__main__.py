@@ -28,8 +28,8 @@ SHOWN = 10
 """Failing seeds of a story that are told in full."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 1 when something does not hold."""
+def parser() -> argparse.ArgumentParser:
+    """What may be said."""
     parser = argparse.ArgumentParser(COMMAND, description="Tell stories of gateways, and check what must hold.")
     parser.add_argument("--stories", metavar="MODULE", default=OWN, help="where STORIES are listed; default: our own")
     parser.add_argument("--story", metavar="NAME", action="append", help="only this one; may be given again")
@@ -40,11 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--draw", metavar="FOLDER", type=Path, help="draw the pictures of the documentation")
     parser.add_argument("--picture", metavar="FILE", type=Path, help="draw what --seed tells, as SVG")
     parser.add_argument("--list", action="store_true", help="the stories")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 1 when something does not hold."""
+    options = parser().parse_args(arguments)
     told = stories(options.stories)
     unknown = [name for name in options.story or () if name not in told]
     if unknown:
-        parser.error(f"no story {', '.join(unknown)}; there are {', '.join(told)}")
+        parser().error(f"no story {', '.join(unknown)}; there are {', '.join(told)}")
     names = options.story or list(told)
     if options.list:
         for name in names:

@@ -190,6 +190,17 @@ def counted(event: str, least: float, most: float = END, scope: str = "") -> Hol
     return hold
 
 
+def at_once(most: int) -> Hold:
+    """No server had more requests at work at a time."""
+
+    def hold(tale: Tale) -> Iterator[str]:
+        for name, number in tale.most.items():
+            if number > most:
+                yield f"{name} had {number} requests at a time, not {most}"
+
+    return hold
+
+
 def balanced(within: float, *, begin: float = 0.0, end: float = END, least: int = 100) -> Hold:
     """
     All servers that were never held back got their weight's share then, give or take C{within} (0.0 to 1.0 of it);

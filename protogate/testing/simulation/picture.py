@@ -158,7 +158,7 @@ def picture(tale: Tale, title: str, *, step: float = 1.0) -> str:
 def _short(event: Event) -> str:
     if isinstance(event, Become):
         words = [
-            value.value if hasattr(value, "value") else f"{name} {value:g}" if isinstance(value, float) else name
+            value.value if hasattr(value, "value") else f"{name} {value:g}" if isinstance(value, int | float) else name
             for name, value in event.changes.items()
         ]
         return f"{event.server}: {', '.join(words)}"
@@ -195,16 +195,29 @@ def _served(tale: Tale, sheet: Sheet, colours: Mapping[str, str], step: float) -
 
 
 def _judged(tale: Tale, sheet: Sheet, names: Sequence[str]) -> None:
-    """What the gateway left to each."""
-    rows = sheet.rows("what the gateway gives each endpoint", names)
-    for name in names:
-        y = rows[name]
-        changes = [(each.at, each.share) for each in tale.judged if each.server == name]
-        changes = [(0.0, 1.0), *changes, (sheet.seconds, 0.0)]
-        for (begin, share), (end, _) in pairwise(changes):
+    """What the gateway left to each; and the breaker of the whole upstream, where there is one."""
+    breaker = _breaker(tale)
+    rows = sheet.rows("what the gateway gives each endpoint", [*names, *(["breaker"] if breaker else [])])
+    for name, y in rows.items():
+        its = [(each.at, each.share) for each in tale.judged if each.server == name] if name in names else breaker
+        for (begin, share), (end, _) in pairwise([(0.0, 1.0), *its, (sheet.seconds, 0.0)]):
             colour = GOOD if share >= 1 else BAD if share <= 0 else LESS
             sheet.box(sheet.x(begin), y, sheet.x(end) - sheet.x(begin), 14, colour)
     sheet.key((("its share", GOOD), ("less", LESS), ("nothing", BAD)))
+
+
+def _breaker(tale: Tale) -> list[tuple[float, float]]:
+    """When an upstream's own breaker opened, let probes through, and closed; to half a second."""
+    if any("circuitBreaker" in each.by for each in tale.judged):
+        return []  # of endpoints
+    # Of what happened within one look the last: what is probed may open at once, what is open stays so for longer.
+    states = {"breaker_probing": 0.5, "breaker_opened": 0.0, "breaker_closed": 1.0}
+    found: dict[float, float] = {}
+    for event, state in states.items():
+        found.update(
+            (at, state) for at, scope, its, _ in tale.counted if its == event and scope.startswith("upstream ")
+        )
+    return sorted(found.items())
 
 
 def _latency(tale: Tale, sheet: Sheet, step: float) -> None:
@@ -220,7 +233,15 @@ def _latency(tale: Tale, sheet: Sheet, step: float) -> None:
     most = max((value for _, value in drawn[99]), default=1.0)
     where = sheet.panel("latency of answers that were well", 90, _nice(most), " ms")
     for percent, _, colour in lines:
-        sheet.line([(sheet.x((at + 0.5) * step), where(value)) for at, value in drawn[percent]], colour)
+        points: list[tuple[float, float]] = []
+        last = -1
+        for at, value in drawn[percent]:
+            if at != last + 1:  # nothing went well in between
+                sheet.line(points, colour)
+                points = []
+            points.append((sheet.x((at + 0.5) * step), where(value)))
+            last = at
+        sheet.line(points, colour)
     sheet.key((name, colour) for _, name, colour in lines)
 
 

@@ -38,6 +38,7 @@ class Tale:
     @ivar counted: C{(seconds, scope, event, total)} whenever a look, twice a second, found a counter changed; scope is
         empty for all together, else C{upstream NAME} or C{module NAME}.
     @ivar counts: totals at the end, by scope.
+    @ivar most: how many requests each server had at work at once, at most.
     @ivar left: what stayed behind after the gateway had stopped.
     @ivar failures: tracebacks that were logged.
     @ivar unsettled: what was still under way long after the end.
@@ -51,6 +52,7 @@ class Tale:
     judged: list[Judged] = field(default_factory=list)
     counted: list[tuple[float, str, str, float]] = field(default_factory=list)
     counts: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     unsettled: list[str] = field(default_factory=list)

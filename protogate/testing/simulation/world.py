@@ -144,6 +144,7 @@ class World:
             crowd.close()
         reactor.run()
         tale.counts = {scope: dict(counts.counts) for scope, counts in self._scopes()}
+        tale.most = {name: origin.most for name, origin in self.origins.items()}
         tale.left += self.gateway.stop()
 
     def _close(self) -> None:

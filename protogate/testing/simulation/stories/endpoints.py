@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from protogate.testing.simulation.clients import Ask
-from protogate.testing.simulation.holds import asked, balanced, counted, errors, judged, latency, left_alone
+from protogate.testing.simulation.holds import asked, at_once, balanced, counted, errors, judged, latency, left_alone
 from protogate.testing.simulation.servers import Conduct, Reach
 from protogate.testing.simulation.stories.common import FOUND, HEALTH, QUICK, crowd
 from protogate.testing.simulation.story import Become, Call, Event, Pause, Reload, Story, dying, farm, flapping, gateway
@@ -38,6 +38,16 @@ def a_dead_endpoint(dice: Random) -> Story:
     )
     config = gateway(servers, upstream={"healthCheck": HEALTH})
     return Story(config, servers, crowd(dice, 30), dying(dead, at, back), holds, seconds=30)
+
+
+def two_dead_endpoints(dice: Random) -> Story:
+    """Nobody looks at endpoints, and two of them refuse: who meets both is served by the third one asked."""
+    servers = farm(dice, 3, 6)
+    events = [
+        Become(dice.uniform(2, 4), server.name, reach=Reach.REFUSES) for server in dice.sample(servers, 2)
+    ]  # fmt: skip
+    last = max(event.at for event in events)
+    return Story(gateway(servers), servers, crowd(dice, 40), events, (errors(0, begin=last),), seconds=12)
 
 
 def a_vanished_endpoint(dice: Random) -> Story:
@@ -105,14 +115,8 @@ def endpoints_that_are_full(dice: Random) -> Story:
     rate = len(servers) * most / 0.085 * dice.uniform(0.3, 0.6)
     pool = {"maxPerEndpoint": most}
     config = gateway(servers, upstream={"pool": pool, "timeouts": {"queue": "1s"}})
-
-    def crowded(world: World) -> None:
-        for name, origin in world.origins.items():
-            if origin.most > most:
-                raise AssertionError(f"{name} had {origin.most} requests at a time, not {most}")
-
-    events = [Call(9.5, "looks", crowded)]
-    return Story(config, servers, crowd(dice, min(rate, 120)), events, (errors(0), latency(99, 1.2)), seconds=10)
+    holds = (errors(0), latency(99, 1.2), at_once(most))
+    return Story(config, servers, crowd(dice, min(rate, 120)), holds=holds, seconds=10)
 
 
 def endpoints_are_replaced(dice: Random) -> Story:
@@ -165,6 +169,7 @@ def impatient_clients(dice: Random) -> Story:
 STORIES: Final = (
     weighted_shares,
     a_dead_endpoint,
+    two_dead_endpoints,
     a_vanished_endpoint,
     a_flapping_endpoint,
     a_check_that_is_wrong,

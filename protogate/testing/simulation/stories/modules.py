@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from protogate.testing.simulation.clients import Clients
-from protogate.testing.simulation.holds import errors, latency
+from protogate.testing.simulation.holds import at_once, errors, latency
 from protogate.testing.simulation.servers import Conduct
 from protogate.testing.simulation.stories.common import crowd
 from protogate.testing.simulation.story import Call, Hold, Story, farm, gateway
@@ -117,16 +117,9 @@ def limited_concurrency(dice: Random) -> Story:
         if highest > limit + queue:
             yield f"{highest} were under way at a time, not {limit} and {queue} that waited"
 
-    events = [Call(19.0, "looks", lambda world: _crowded(world, limit))]
-    holds = (errors(0, which=lambda ask: ask.status not in (200, 503)), most)
+    holds = (errors(0, which=lambda ask: ask.status not in (200, 503)), most, at_once(limit))
     clients = crowd(dice, limit / 0.11 * dice.uniform(0.5, 2))
-    return Story(gateway(servers, modules=[module]), servers, clients, events, holds, seconds=20)
-
-
-def _crowded(world: World, limit: int) -> None:
-    total = max(origin.most for origin in world.origins.values())
-    if total > limit:
-        raise AssertionError(f"an endpoint had {total} requests at a time, not {limit}")
+    return Story(gateway(servers, modules=[module]), servers, clients, holds=holds, seconds=20)
 
 
 STORIES: Final = (limited_rate, limited_rate_without_redis, limited_concurrency)
