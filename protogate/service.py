@@ -42,6 +42,7 @@ from protogate.loading import Loading
 from protogate.observe.accesslog import AccessLog, cannot_open
 from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
+from protogate.observe.load import Load
 from protogate.observe.record import record
 from protogate.process.notify import Notify
 from protogate.quiet import bury
@@ -98,7 +99,7 @@ class GatewayService(Service):
     @ivar ports: what is open.
     @ivar clusters: the upstreams; None before the start.
     @ivar workers: processes that share the work, this one included.
-    @ivar load: how much of what this process can carry it carries right now, in percent, as whoever measures it says.
+    @ivar load: how much of what this process can carry it carries right now, in percent.
     """
 
     name = "protogate"
@@ -152,7 +153,8 @@ class GatewayService(Service):
         self.lives = Lives()
         self._redises: Redises | None = None
         self.workers = 1
-        self.load: Callable[[], float] = governance.unloaded
+        self._load = Load(reactor)
+        self.load: Callable[[], float] = self._load
 
     # -- life
 
@@ -234,6 +236,7 @@ class GatewayService(Service):
             self._resolver.close()
         if self._blocked is not None:
             self._blocked.stop()
+        self._load.stop()
         self.wheel.stop()
         log, self._log = self._log, None
         ends: list[Deferred[Any]] = [] if log is None else [log.stop()]
