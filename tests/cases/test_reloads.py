@@ -137,7 +137,7 @@ def test_every_request_sees_the_old_or_the_new_rules_and_never_some_of_each():
             gateway.upstream(f"192.0.2.{last}", 80, [Expect(b"\r\n\r\n"), SIZED % 3 + b"%d" % last])
         client, seen = gateway.client(), []
         for number in range(1, 20):
-            gateway._write(made(number))
+            gateway.write(made(number))
             gateway.service.reload()
             for _ in range(12):  # some before, some while, some after
                 client.send(GET % b"/")
@@ -214,10 +214,10 @@ def test_a_configuration_with_faults_changes_nothing(name):
 def test_who_asks_for_a_reload_while_another_one_reads_is_told_of_the_file_as_it_is_by_then():
     with MemoryGateway(config()) as gateway:
         told = []
-        gateway._write(stamped("${"))
+        gateway.write(stamped("${"))
         gateway.service.reload().addCallback(lambda done: told.append(("first", done)))
         gateway.reactor.run(rounds=1)
-        gateway._write(stamped("new"))
+        gateway.write(stamped("new"))
         for name in ("second", "third"):
             gateway.service.reload().addCallback(lambda done, name=name: told.append((name, done)))
         assert not told, "the file was read, and its faults are not told yet"
