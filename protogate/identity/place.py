@@ -77,7 +77,9 @@ class Header:
 
     def remove(self, request: Request) -> None:
         """See L{Place}."""
-        request.headers.remove(self.header)
+        fields: list[Field] = request.headers
+        name = self.header
+        fields[:] = [field for field in fields if field[0] != name]
 
 
 class Authorization(Header):
