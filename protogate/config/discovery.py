@@ -31,6 +31,8 @@ class Etcd(Model, frozen=True, kw_only=True):
     """Who to be there; empty = nobody."""
     password: Secret | None = None
     """Where the password stands; with a username."""
+    token: Secret | None = None
+    """Where a token stands that somebody else has made, in place of both."""
 
 
 class Consul(Model, frozen=True, kw_only=True):

@@ -158,7 +158,7 @@ def _sought(discovery: Discovery, path: Callable[[str], str]) -> Discovery:
     return with_(
         discovery,
         file=path(discovery.file),
-        etcd=None if etcd is None else with_(etcd, password=secret(etcd.password)),
+        etcd=None if etcd is None else with_(etcd, password=secret(etcd.password), token=secret(etcd.token)),
         consul=None if consul is None else with_(consul, token=secret(consul.token)),
         plugin=_filed(discovery.plugin, path),
     )

@@ -11,6 +11,7 @@ Rules
 - A watch that is silent for L{SILENCE} seconds is begun anew: that etcd has nothing to say sounds the same as that it
   is gone.  And a member that has lost the others says so, rather than nothing.
 - A token is asked for when it is needed, and again, with the password as it is then, when it is not taken any more.
+  One that somebody else makes is read anew then.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ _HEADERS: Final = (
 class Etcd(Conversation):
     """
     @param prefix: of the keys.
-    @param username: empty = nobody.
-    @param place: where the password stands; None = nowhere.
-    @raise ConfigError: what is wrong with the password.
+    @param username: empty = nobody, or whoever the token is of.
+    @param place: where the password stands, or the token; None = there is none.
+    @raise ConfigError: what is wrong with it.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Etcd(Conversation):
     ) -> None:
         super().__init__(question, path, place is not None)
         self._entry, self._username, self._place = entry, username, place
-        self._password = b"" if place is None else secret(place)
+        self._secret = b"" if place is None else secret(place)
         self._range = {"key": _coded(prefix), "range_end": _coded(_end(prefix))}
         self._token = b""
         self._renewed = False  # the token was asked for in this very talk
@@ -134,7 +135,7 @@ class Etcd(Conversation):
 
     async def _opened(self) -> IBody:
         """The content of a watch that goes on where all is known."""
-        if self._username and not self._token:
+        if self._place is not None and not self._token:
             await self._authenticate()
         create = {**self._range, "start_revision": str(self._revision + 1), "progress_notify": True}
         answer = self.findings.service(self.question.service).handle(
@@ -206,10 +207,10 @@ class Etcd(Conversation):
     # -- questions
 
     async def _call(self, path: bytes, asked: Mapping[str, object]) -> Answer:
-        if self._username and not self._token:
+        if self._place is not None and not self._token:
             await self._authenticate()
         answer = await self.ask(self._request(path, asked))
-        if answer.status == 401 and self._username and not self._renewed:
+        if answer.status == 401 and self._place is not None and not self._renewed:
             await self._authenticate()
             answer = await self.ask(self._request(path, asked))
         if answer.status != 200:
@@ -219,10 +220,13 @@ class Etcd(Conversation):
 
     async def _authenticate(self) -> None:
         self._token, self._renewed = b"", True
-        password, self._password = self._password, b""
-        if not password and self._place is not None:  # the one that was read at load has been used
-            password = await self.think(secret, self._place)
-        asked = {"name": self._username, "password": password.decode("ascii")}
+        found, self._secret = self._secret, b""
+        if not found:  # what was read at load has been used
+            found = await self.think(secret, self._place)
+        if not self._username:
+            self._token = found
+            return
+        asked = {"name": self._username, "password": found.decode("ascii")}
         answer = await self.ask(self._request(b"/v3/auth/authenticate", asked))
         if answer.status != 200:
             raise refused(answer)
@@ -321,7 +325,11 @@ class EtcdFactory:
         question, path = located(options)
         if bool(options.username) != (options.password is not None):
             raise ConfigError("a username and a password belong together")
+        if options.password is not None and options.token is not None:
+            raise ConfigError("who has a token needs no password", ("token",))
+        name = "password" if options.token is None else "token"
+        place = options.password or options.token
         try:
-            return Etcd(question, path, options.prefix.encode("utf-8"), entry, options.username, options.password)
+            return Etcd(question, path, options.prefix.encode("utf-8"), entry, options.username, place)
         except ConfigError as fault:
-            raise under(fault, "password") from None
+            raise under(fault, name) from None

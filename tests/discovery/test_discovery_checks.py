@@ -55,6 +55,22 @@ def faults(discovery: dict[str, Any], *more: dict[str, Any], **origin: Any) -> l
             ".etcd.password.env: NOBODY_SET_IT: this variable of the environment is not set, or empty",
         ),
         (
+            {
+                "etcd": {
+                    "prefix": "/a/",
+                    "url": "http://a",
+                    "username": "u",
+                    "password": {"env": "HOME"},
+                    "token": {"env": "HOME"},
+                }
+            },
+            ".etcd.token: who has a token needs no password",
+        ),
+        (
+            {"etcd": {"prefix": "/a/", "url": "http://a", "token": {"env": "NOBODY_SET_IT"}}},
+            ".etcd.token.env: NOBODY_SET_IT",
+        ),
+        (
             {"consul": {"service": "shop", "url": "http://a", "token": {"file": "/nonexistent/token"}}},
             ".consul.token.file: /nonexistent/token: No such file or directory",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from scene import ETCD, PREFIX, Scene, at, config, etcd_at, scene
@@ -244,7 +245,7 @@ def test_a_token_is_asked_for_and_renewed(monkeypatch: pytest.MonkeyPatch) -> No
         assert made.asked() == {2}
 
 
-def test_a_password_that_was_changed_is_read_anew(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_password_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("wrong\n")
     with scene(etcd_at(username="gateway", password={"file": str(path)}), before=guarded) as made:
@@ -253,6 +254,31 @@ def test_a_password_that_was_changed_is_read_anew(tmp_path, monkeypatch) -> None
         made.gateway.advance(5)
         assert made.asked() == {1, 2}
         assert not any("wrong" in line or "secret" in line for line in made.logged)
+
+
+def test_a_token_of_somebody_else_is_read_anew_when_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first\n")
+
+    def guarded_by_token(made: Scene) -> None:
+        guarded(made)
+        made.etcd.tokens = {"first"}
+
+    with scene(etcd_at(token={"file": str(path)}), before=guarded_by_token) as made:
+        assert made.asked() == {1, 2}
+        path.write_text("second\n")
+        made.etcd.tokens = {"second"}
+        made.gateway.advance(SILENCE + 1)
+        assert (made.etcd.watches, made.count("discovery_failed")) == (1, 0)
+        assert RANGE in made.etcd.asked
+        assert (b"POST", b"/v3/auth/authenticate") not in made.etcd.asked
+        path.unlink()
+        made.etcd.tokens = {"third"}
+        made.gateway.advance(SILENCE + 1)
+        assert made.said("No such file")
+        path.write_text("third\n")
+        made.gateway.advance(31)
+        assert (made.etcd.watches, made.stale) == (1, 0)
 
 
 def test_who_is_refused_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
