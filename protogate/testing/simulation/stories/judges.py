@@ -143,7 +143,7 @@ def breakers_of_endpoints(dice: Random) -> Story:
         errors(0, begin=at + 10.6),
         left_alone(),
     )
-    return Story(config, servers, crowd(dice, 40), events, holds, seconds=36)
+    return Story(config, servers, crowd(dice, 40), events, holds, seconds=46)
 
 
 STORIES: Final = (
