@@ -194,6 +194,7 @@ def test_every_metric_is_in_the_table() -> None:
         name for name, _ in DURATIONS.values()
     }
     gauges = {name for name, _ in GAUGES.values()} | {"protogate_build_info", "protogate_module_gauge"}
+    gauges |= {"protogate_endpoint_share", "protogate_endpoint_held"}
     assert {name for name, (kind, *_) in rows.items() if kind == "gauge"} == gauges
     for name, (label, _, values) in RESULTS.items():
         assert codes(rows[f"{name}_total"][1])[:2] == [label, next(iter(values))]
