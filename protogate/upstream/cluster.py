@@ -572,6 +572,7 @@ class Asked:
     def _tell(self, outcome: Outcome) -> None:
         cluster = self._cluster
         cluster.ended(self._endpoint, outcome, cluster.now() - self._began)
+        cluster._watch.over(self._endpoint)
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

@@ -143,14 +143,15 @@ class Watch:
         for judge in self._judges:
             judge.began(endpoint)
 
-    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
-        """One is over."""
-        if outcome is not NOTHING:
-            self._see(endpoint, outcome, seconds)
+    def over(self, endpoint: Endpoint) -> None:
+        """One that began is over, and what it says was told."""
         for judge in self._judges:
             judge.over(endpoint)
 
-    def _see(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
+    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
+        """What one says, or what it says besides."""
+        if outcome is NOTHING:
+            return
         began = self.wheel.now() - seconds
         if not all(judge.fresh(endpoint, began) for judge in self._judges):
             return

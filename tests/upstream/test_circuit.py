@@ -15,7 +15,9 @@ from protogate.config.model import CircuitBreaker, Seconds
 from protogate.message import Request, Response
 from protogate.upstream.breaker import RAMP, TRY, State
 from protogate.upstream.circuit import UpstreamBreaker
-from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL
+from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL, Outcome
+from protogate.upstream.watch import Watch
 
 
 def breaker(**more: Any) -> CircuitBreaker:
@@ -51,6 +53,12 @@ class Scene(Process):
         return guard.circuit.breaker.state
 
 
+def end(watch: Watch, endpoint: Endpoint, outcome: Outcome) -> None:
+    """An attempt that is under way comes to that."""
+    watch.ended(endpoint, outcome, 0.01)
+    watch.over(endpoint)
+
+
 # -- of endpoints
 
 
@@ -77,14 +85,14 @@ def test_it_is_probed_by_so_many_at_a_time_and_comes_back() -> None:
         assert one.up
         watch.began(one)
     assert not one.up, "three probes are under way"
-    watch.ended(one, NOTHING, 0.0)
+    end(watch, one, NOTHING)
     assert one.up, "a client left"
     watch.began(one)
     assert not one.up
-    watch.ended(one, WELL, 0.01)
-    watch.ended(one, WELL, 0.01)
+    end(watch, one, WELL)
+    end(watch, one, WELL)
     assert one.share == TRY
-    watch.ended(one, WELL, 0.01)
+    end(watch, one, WELL)
     assert one.share == RAMP[0]
     assert "probes" not in one.held
     scene.pass_by(4.5)
@@ -96,6 +104,22 @@ def test_it_is_probed_by_so_many_at_a_time_and_comes_back() -> None:
     }
 
 
+def test_one_that_is_told_of_twice_is_one() -> None:
+    """It was given up after a time of its own, or its answer broke off."""
+    scene = Scene()
+    scene.see(1, *[FAILED] * 10)
+    scene.pass_by(5.3)
+    one, watch = scene.at(1), scene.cluster._watch
+    for _ in range(3):
+        watch.began(one)
+    watch.ended(one, WELL, 0.01)
+    assert not one.up
+    watch.over(one)
+    assert one.up
+    watch.began(one)
+    assert not one.up
+
+
 def test_probes_that_fail_while_others_are_under_way() -> None:
     scene = Scene()
     scene.see(1, *[FAILED] * 10)
@@ -103,11 +127,11 @@ def test_probes_that_fail_while_others_are_under_way() -> None:
     one, watch = scene.at(1), scene.cluster._watch
     for _ in range(3):
         watch.began(one)
-    watch.ended(one, ERROR, 0.01)
+    end(watch, one, ERROR)
     assert one.share == 0.0
     assert "probes" not in one.held
-    watch.ended(one, WELL, 0.01)
-    watch.ended(one, WELL, 0.01)
+    end(watch, one, WELL)
+    end(watch, one, WELL)
     scene.pass_by(10.3)
     assert one.share == TRY
     scene.see(1, WELL, WELL, WELL)
@@ -123,7 +147,7 @@ def test_one_that_leaves_while_it_is_probed() -> None:
         scene.cluster._watch.began(two)
     scene.update(upstream(1, circuit_breaker=breaker()))
     for _ in range(3):
-        scene.cluster._watch.ended(two, WELL, 0.01)
+        end(scene.cluster._watch, two, WELL)
     scene.update(upstream(2, circuit_breaker=breaker()))
     assert scene.at(2) is not two
     assert scene.shares == [1.0, TRY]
@@ -148,7 +172,7 @@ def test_when_breakers_leave_nobody_it_is_refused() -> None:
         scene.cluster._watch.began(scene.at(1))
     assert scene.ask().reason, "as many probes as may be are under way"
     for _ in range(3):
-        scene.cluster._watch.ended(scene.at(1), WELL, 0.01)
+        end(scene.cluster._watch, scene.at(1), WELL)
     assert not scene.ask().reason
 
 

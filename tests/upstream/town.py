@@ -62,6 +62,7 @@ class Process:
         for outcome in outcomes:
             self.cluster._watch.began(endpoint)
             self.cluster.ended(endpoint, outcome, seconds)
+            self.cluster._watch.over(endpoint)
         return endpoint.share
 
     @property
