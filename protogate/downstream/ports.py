@@ -8,7 +8,7 @@ Rules
   sockets that others bound, and perhaps several for one listener.
 - L{Ports.open} can fail, and then nothing has changed; L{Ports.take} cannot.
 - A port that is no longer wanted is closed at once; its connections end when their requests have ended, or at the
-  deadline.
+  deadline.  What the kernel had accepted for it would be reset: it is accepted before, and served like the others.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from select import POLLIN, poll
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IListeningPort, IReadDescriptor
 
 from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
@@ -174,11 +175,10 @@ class Ports:
             gone.listener.abort()
 
     def _retire(self, gone: Open, within: float) -> None:
-        stopped = _stop(gone.ports, ())
-        drained: Deferred[Any] = gone.listener.drain()
+        drained = _stop(gone.ports, ()).addCallback(lambda _: gone.listener.drain())
         last = self._wheel.after(within, gone.listener.abort)
         drained.addCallback(lambda _: last.close())
-        ends: Deferred[Any] = DeferredList([stopped, drained])
+        ends: Deferred[Any] = DeferredList([drained])
         self.retired[ends] = gone
         ends.addCallback(lambda _: self.retired.pop(ends, None))
 
@@ -212,8 +212,23 @@ def cannot_listen(index: int, entry: model.Listener, error: Exception) -> Config
 
 
 def _stop(ports: Sequence[IListeningPort], but: Sequence[IListeningPort]) -> Deferred[Any]:
-    """Close ports, except some; fires when they are closed."""
-    return DeferredList([maybeDeferred(port.stopListening) for port in ports if port not in but])
+    """Close ports, except some; fires when they are closed, and what they had accepted is with its listener."""
+    ending = [port for port in ports if port not in but]
+    for port in ending:
+        accept(port)
+    return DeferredList([maybeDeferred(port.stopListening) for port in ending])
+
+
+def accept(port: Any) -> None:
+    """Have a port accept all that waits for it: in turns of its own, and no more than a queue can hold."""
+    if not IReadDescriptor.providedBy(port) or port.fileno() < 0:
+        return
+    looks = poll()
+    looks.register(port.fileno(), POLLIN)
+    for _ in range(BACKLOG):
+        if not looks.poll(0):
+            return
+        port.doRead()
 
 
 def shown(where: Any) -> str:

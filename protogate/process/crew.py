@@ -324,21 +324,22 @@ class Crew:
         )
         self._later[child.slot] = self._clock.callLater(delay, self._fill, child.slot)
 
-    def stop(self) -> tuple[Deferred[Any], Deferred[None]]:
+    def stop(self) -> Deferred[None]:
         """
         Have all leave.
 
-        @return: fires when nobody accepts anything any more; and when nobody is left.
+        @return: fires when nobody is left.
         """
         self._halt()
         self._withdraw([child for child in self.others if not child.leaving])
-        closed = DeferredList([self._dismiss(child) for child in list(self.slots.values())])
+        for child in list(self.slots.values()):
+            self._dismiss(child)
         self.slots.clear()
         ended: Deferred[None] = Deferred()
         self._left.append(ended)
         if not self.all:
             self._gone()
-        return closed, ended
+        return ended
 
     def _halt(self) -> None:
         """Nobody is started or asked any more."""

@@ -362,9 +362,9 @@ class Supervisor(Service):
         return served.addCallback(self._drain).addCallback(self._stopped)
 
     def _drain(self, _: object) -> Deferred[None]:
-        closed, ended = self.crew.stop()
-        closed.addCallback(lambda _: self.sockets.close())
-        return ended
+        # Workers close their duplicates last, after they have accepted what waits: nobody is to come in behind them.
+        self.sockets.close()
+        return self.crew.stop()
 
     def _hurry(self) -> None:
         """Whoever asked for the stop does not want to wait for it."""

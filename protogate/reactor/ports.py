@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.internet import tcp
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.tcp import _accept, _BuffersLogs, _reservedFD
 from twisted.logger import Logger
 
@@ -38,6 +39,9 @@ class Accepting:
     secured: Any
     tls: TLS | None = None
 
+    _handed = 0  # connections that uvloop has, and no protocol yet
+    _told: Deferred[Any] | None = None  # waits for those
+
     reactor: Any
     socket: Any
     sessionno: int
@@ -61,10 +65,29 @@ class Accepting:
         kind = self.plain if self.tls is None else self.secured
         transport = kind(self, self.sessionno, peer)
         self.sessionno += 1
-        drive(self.reactor.loop.connect_accepted_socket(lambda: transport, sock), lambda _: None)
+        self._handed += 1
+        drive(self.reactor.loop.connect_accepted_socket(lambda: transport, sock), self._made)
+
+    def _made(self, _: object) -> None:
+        self._handed -= 1
+        told = self._told
+        if told is not None and not self._handed:
+            self._told = None
+            told.callback(None)
+
+    def stopListening(self) -> Any:
+        """Twisted: fires when it is closed, and whatever it had accepted until then has its protocol."""
+        port: Any = super()
+        return maybeDeferred(port.stopListening).addCallback(self._closed)
+
+    def _closed(self, result: Any) -> Any:
+        if not self._handed:
+            return result
+        self._told = Deferred()
+        return self._told
 
 
-class Port(Accepting, tcp.Port):
+class Port(Accepting, tcp.Port):  # type: ignore[misc]
     """A TCP port."""
 
     plain = Server

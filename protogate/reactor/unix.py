@@ -169,7 +169,7 @@ class TLSClient(SecuredDialled, UNIX):
     """A client's, with TLS."""
 
 
-class Port(Accepting, unix.Port):
+class Port(Accepting, unix.Port):  # type: ignore[misc]
     """A listening UNIX socket."""
 
     plain = Server

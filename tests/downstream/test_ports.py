@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +71,26 @@ def test_a_socket_that_could_not_be_opened_can_be_once_nothing_is_in_its_way(por
     path.unlink()
     ports.opened = opened(ports, path)
     assert path.is_socket()
+
+
+def test_whom_the_kernel_has_accepted_gets_a_protocol_before_a_port_is_closed(
+    ports: Ports, reactor: Reactor, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.sock"
+    ports.opened = opened(ports, path)
+    (one,) = ports.opened.values()
+    built: list[object] = []
+    one.listener.buildProtocol = built.append  # type: ignore[method-assign]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
+        for client in clients:
+            client.connect(str(path))
+        ports.close(1.0)
+        assert len(built) == len(clients)
+        assert not one.listener.draining, "what is accepted is served, as if it had been there before"
+        reactor.advance(0)
+        assert one.listener.draining
+    assert not path.exists()
 
 
 def test_the_lock_of_a_socket_that_somebody_has_stays(ports: Ports, reactor: Reactor, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -13,6 +15,9 @@ from neighbours import Neighbours, listens
 CODE = {"protogate": 0, "twistd": -signal.SIGTERM}
 """twistd ends by the signal that ended it; systemd takes both for a clean end."""
 BOTH = pytest.mark.parametrize("how", ["protogate", "twistd"])
+
+WAITING = 400
+"""Clients; a port accepts far fewer in one turn of its loop."""
 
 
 def ask(behind: Wire, path: str) -> bytes:
@@ -53,6 +58,34 @@ def test_requests_under_way_are_completed_and_idle_clients_are_let_go(
         assert answer.endswith(f"released b-{how}\n".encode())
     assert gateway.running.wait() == CODE[how]
     assert {record["target"] for record in gateway.records()} == {"/hello", held, waits}
+    gateway.healthy()
+
+
+@pytest.mark.parametrize(("reactor", "workers"), [("epoll", 0), ("protogate-uv", 0), ("epoll", 2), ("protogate-uv", 2)])
+def test_whom_the_kernel_has_accepted_is_answered(
+    neighbours: Neighbours, node: int, monkeypatch: pytest.MonkeyPatch, reactor: str, workers: int
+) -> None:
+    monkeypatch.setenv("GATEWAY_REACTOR", reactor)
+    settings = config(node, gateway={"workers": workers}, accessLog={"file": "access.log"})
+    gateway = start(neighbours, settings)
+    gateway.says(" serves\n", workers)
+    serving = [int(pid) for pid in re.findall(r"\(pid (\d+)\) serves", gateway.log)]
+    processes = serving or [gateway.running.pid]
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)  # nobody gets to accept anything
+    with ExitStack() as stack:
+        clients = [stack.enter_context(wire(gateway.port)) for _ in range(WAITING)]
+        for client in clients:
+            client.send(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+        gateway.running.signal(signal.SIGTERM)
+        if workers:
+            gateway.says("is to leave", workers)
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+        for client in clients:
+            assert client.answer()[1] == b"hello\n"
+    assert gateway.running.wait() == 0
+    assert len(gateway.records()) == WAITING
     gateway.healthy()
 
 
