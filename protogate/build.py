@@ -30,7 +30,7 @@ from protogate.plugins import find
 from protogate.quiet import quiet
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
-from protogate.upstream import hashing, zones
+from protogate.upstream import hashing, hedges, retries, zones
 from protogate.upstream.health import verify
 from protogate.upstream.watch import verify as verify_judges
 
@@ -144,6 +144,8 @@ class _Parts:
         self.always: Any = self._made(_always, config)
         self._made(verify, config.upstreams, codecs)
         self._made(verify_judges, config.upstreams)
+        self._made(retries.verify, config.upstreams)
+        self._made(hedges.verify, config.upstreams)
         self.keys: Any = self._made(hashing.keys, config.upstreams)
         self._made(zones.verify, config.upstreams, config.gateway.zone)
 

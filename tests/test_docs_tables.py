@@ -49,6 +49,8 @@ MODELS = {
     "`upstreams[].healthCheck`": model.HealthCheck,
     "`upstreams[].outliers`": model.Outliers,
     "`upstreams[].circuitBreaker`": model.CircuitBreaker,
+    "`upstreams[].retry`": model.Retry,
+    "`upstreams[].hedge`": model.Hedge,
     "`upstreams[].timeouts`": model.UpstreamTimeouts,
     "`routes`": model.Rule,
     "`routes[].routes[]`": model.Entry,

@@ -21,8 +21,10 @@ from protogate.config.upstream import (
     Endpoint,
     Hash,
     HealthCheck,
+    Hedge,
     Outliers,
     PoolSettings,
+    Retry,
     Upstream,
     UpstreamTimeouts,
     UpstreamTls,
@@ -70,6 +72,7 @@ __all__ = [
     "GatewayTimeouts",
     "Hash",
     "HealthCheck",
+    "Hedge",
     "HostPattern",
     "ListenAddress",
     "Listener",
@@ -85,6 +88,7 @@ __all__ = [
     "Ratio",
     "RequestPath",
     "Resolvable",
+    "Retry",
     "Rewrite",
     "Rule",
     "Seconds",
@@ -165,7 +169,7 @@ class Gateway(Model, frozen=True, kw_only=True):
     name: str = "protogate"
     """How this gateway calls itself, e.g. in Via and in records."""
     zone: str = ""
-    """Where it is: entries of rules that name another zone are not for this gateway; endpoints of its zone come first."""
+    """Where it is: entries of rules for other zones are not for it; endpoints of its zone come first."""
     workers: Workers = Workers(0)
     """Processes that serve; 0 = this very one; auto = one for each core that it may use."""
     pinning: bool = False

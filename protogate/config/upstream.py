@@ -8,9 +8,11 @@ from msgspec import Meta, field
 
 from protogate.config.discovery import Discovery
 from protogate.config.words import (
+    Bytes,
     Count,
     FieldName,
     Model,
+    Percent,
     Ratio,
     RequestPath,
     Seconds,
@@ -68,7 +70,7 @@ class Zones(Model, frozen=True, kw_only=True):
     """Which come next, one after the other; all that are not named come last, together."""
     spill: Annotated[float, Meta(ge=1)] = 1.4
     """A zone keeps all its requests while one in so many of its endpoints is well."""
-    schedule: dict[str, Weight] = {}
+    schedule: dict[str, Weight] = field(default_factory=dict)
     """What each zone gets, in proportion, wherever the gateway is; none = by prefer and order."""
 
 
@@ -183,6 +185,48 @@ class CircuitBreaker(Model, frozen=True, kw_only=True):
     """How long it takes from there until all are sent again."""
 
 
+class Retry(Model, frozen=True, kw_only=True):
+    """When a request is sent again; whatever was surely not processed always is, within attempts and budget."""
+
+    attempts: Annotated[int, Meta(ge=1, le=10)] = 3
+    """In all; 1 = nothing is sent again."""
+    on: tuple[Literal["reset", "timeout"], ...] = ()
+    """Further reasons: the connection was lost before the answer's head; an upstream's clock ran out."""
+    statuses: Statuses | None = None
+    """Answers that are reasons, e.g. 502-504; without it none."""
+    methods: tuple[str, ...] = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")
+    """Whose requests may be sent again where the upstream may have seen them; others may be done twice by that."""
+    per_try: Seconds = Seconds(0)
+    """How long one attempt may take to the answer's head; 0 = as long as timeouts say; needs timeout in on."""
+    backoff: Annotated[Seconds, within(0, 60)] = Seconds(0.025)
+    """The longest first pause before an attempt that the upstream may feel; doubled each time."""
+    max_backoff: Annotated[Seconds, within(0, 60)] = Seconds(0.25)
+    """The longest pause, and the longest Retry-After that is waited for."""
+    budget: Percent = 20
+    """Attempts on top, in percent of the requests of the last 10 seconds."""
+    floor: Annotated[float, Meta(ge=0, le=1000)] = 10
+    """Attempts on top that are allowed each second besides."""
+    buffer: Bytes = Bytes(64 * 1024)
+    """Content of a request that is kept; what has more is sent once."""
+
+
+class Hedge(Model, frozen=True, kw_only=True):
+    """A second attempt at another endpoint, while the first takes long; the loser is cancelled."""
+
+    after: Seconds = Seconds(0)
+    """When it begins; 0 = by the quantile."""
+    quantile: Annotated[float, Meta(ge=0.5, le=0.999)] = 0.95
+    """The share of the answers of the last 30 seconds that took less than it is waited."""
+    min_requests: Count = 100
+    """Answers that there must have been for the quantile."""
+    methods: tuple[str, ...] = ("GET", "HEAD", "OPTIONS")
+    """Whose requests, without content, may be asked twice."""
+    budget: Percent = 10
+    """Second attempts, in percent of the requests of the last 10 seconds."""
+    floor: Annotated[float, Meta(ge=0, le=1000)] = 1
+    """Second attempts that are allowed each second besides."""
+
+
 class Upstream(Model, frozen=True, kw_only=True):
     """A service behind the gateway: endpoints that answer alike."""
 
@@ -195,7 +239,7 @@ class Upstream(Model, frozen=True, kw_only=True):
     discovery: Discovery | None = None
     """Further servers, looked up."""
     balance: Literal["weighted", "leastRequest", "hash", "peakEwma"] = "weighted"
-    """How a server is picked: in turn, the one with less to do of two, by a key, or the one likely to be sooner of two."""
+    """How a server is picked: in turn, less to do of two, by a key, or likely to be sooner of two."""
     hash: Hash | None = None
     """By what key, where that decides."""
     slow_start: Annotated[Seconds, within(0.1, 3600, off=True)] = Seconds(0)
@@ -220,3 +264,7 @@ class Upstream(Model, frozen=True, kw_only=True):
     """When an endpoint that does worse than it should is left alone; without it none is."""
     circuit_breaker: CircuitBreaker | None = None
     """When requests that would most likely fail are not sent; without it all are."""
+    retry: Retry = field(default_factory=Retry)
+    """When a request is sent again."""
+    hedge: Hedge | None = None
+    """A second attempt while the first takes long; without it none."""

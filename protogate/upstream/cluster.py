@@ -33,19 +33,23 @@ from protogate.promise import waits
 from protogate.proxyprotocol import encode
 from protogate.tls.client import Client
 from protogate.upstream.board import Alone, Board
+from protogate.upstream.budget import Budget
 from protogate.upstream.connector import Connector, Trust
 from protogate.upstream.discovery import Findings, key
 from protogate.upstream.election import Election
 from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
-from protogate.upstream.outcome import Outcome, answered, failed
+from protogate.upstream.hedges import Hedges
+from protogate.upstream.outcome import FAILED, Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
+from protogate.upstream.race import Race
 from protogate.upstream.refusal import gone, unwell
 from protogate.upstream.resolver import Resolver
-from protogate.upstream.trial import IDEMPOTENT_METHODS, Trial, replayable
+from protogate.upstream.retries import USUAL, Retries
+from protogate.upstream.trial import Trial
 from protogate.upstream.verdicts import Verdicts
 from protogate.upstream.watch import Watch
-from protogate.wheel import Wheel
+from protogate.wheel import Timer, Wheel
 
 
 def nobody(name: str) -> IService:
@@ -105,6 +109,9 @@ class Cluster:
         self._election = Election(means.random, means.count, means.wheel)
         self._watch = Watch(name, self, means.board, means.wheel, means.count)
         self._watchers: tuple[Watcher, ...] = ()
+        self.retries, self._asked = USUAL, 0
+        self._budget = Budget(*_share(model.Retry()), 0, means.wheel.now())
+        self._hedges: Hedges | None = None
         self._hoping: dict[Deferred[None], None] = {}
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
         self._discovery: Findings | None = None
@@ -237,12 +244,22 @@ class Cluster:
 
     def _begin(self, request: Request) -> Response | Deferred[Response]:
         """Whoever guards this upstream lets it through."""
+        self._asked += 1
         endpoint = self._election.pick(request)
         if endpoint is None:
             return self._nobody(request)
         self.mark(request, endpoint)
-        body = request.body
-        if body is not None and request.method in IDEMPOTENT_METHODS and replayable(request, body):
+        hedges = self._hedges
+        if hedges is not None and hedges.fits(request):
+            delay = hedges.delay()
+            if delay > 0.0:
+                return Race(self, request, hedges).begin(endpoint, delay)
+        return self.attempt(request, endpoint)
+
+    def attempt(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
+        """Ask this endpoint; then others, as far as that is safe and the configuration says so."""
+        retries, body = self.retries, request.body
+        if retries.keeps(request, body) if body is not None else retries.early and request.method in retries.methods:
             return Trial(self, request).begin(endpoint)
         answer = self.ask(request, endpoint)
         if waits(answer):
@@ -264,6 +281,31 @@ class Cluster:
         if waits(answer):
             return answer.addCallbacks(asked.answered, asked.failed)
         return asked.answered(answer)
+
+    def spend(self) -> bool:
+        """Take an attempt from the budget of C{retry}; False when there is none."""
+        return self.spend_on(self._budget)
+
+    def spend_on(self, budget: Budget) -> bool:
+        """Take an attempt from a budget of this upstream; False when there is none."""
+        return budget.take(self._asked, self._context.wheel.now())
+
+    def count(self, event: str) -> None:
+        """One more of that event of this upstream."""
+        self._means.count(event)
+
+    @property
+    def random(self) -> Random:
+        """Whatever is left to chance."""
+        return self._means.random
+
+    def timer(self, function: Callable[[], object]) -> Timer:
+        """L{Wheel.timer}."""
+        return self._context.wheel.timer(function)
+
+    def overdue(self, endpoint: Endpoint, seconds: float) -> None:
+        """An attempt took longer than it may, and is about to be given up."""
+        self.ended(endpoint, FAILED, seconds)
 
     def mark(self, request: Request, endpoint: Endpoint) -> None:
         """Note that this endpoint is asked."""
@@ -300,7 +342,7 @@ class Cluster:
 
     def _failed(self, failure: Failure, request: Request, endpoint: Endpoint) -> object:
         reason = failure.value
-        if isinstance(reason, Abort) and reason.retry:
+        if isinstance(reason, Abort) and (reason.retry or self.retries.timeout):
             return Trial(self, request).failed(failure, endpoint)
         return failure
 
@@ -398,6 +440,22 @@ class Cluster:
         self._watchers = () if latencies is None else (latencies,)
         if self._watch.settle(config.outliers, config.circuit_breaker):
             self._watchers = (*self._watchers, self._watch)
+        self.retries = Retries(config.retry)
+        share, floor = _share(config.retry)
+        if (self._budget.share, self._budget.floor) != (share, floor):
+            self._budget = Budget(share, floor, self._asked, self._context.wheel.now())
+        self._hedge(config.hedge)
+        if self._hedges is not None:
+            self._watchers = (*self._watchers, self._hedges)
+
+    def _hedge(self, config: model.Hedge | None) -> None:
+        """Hedge as a configuration says; what was learnt counts while that is the same."""
+        hedges = self._hedges
+        if config is None:
+            self._hedges = None
+        elif hedges is None or hedges.config != config:
+            now = self._context.wheel.now
+            self._hedges = Hedges(config, Budget(config.budget / 100.0, float(config.floor), self._asked, now()), now)
 
     def _choose(self) -> None:
         """From now on requests go where they should as endpoints are judged now."""
@@ -573,6 +631,10 @@ class Asked:
         cluster = self._cluster
         cluster.ended(self._endpoint, outcome, cluster.now() - self._began)
         cluster._watch.over(self._endpoint)
+
+
+def _share(retry: model.Retry) -> tuple[float, float]:
+    return retry.budget / 100.0, float(retry.floor)
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

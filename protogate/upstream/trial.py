@@ -1,17 +1,26 @@
 """
 A request that may need another attempt.
 
-    failure says   sent again when                                                            where
-    NEVER          never
-    IDEMPOTENT     the method is idempotent, the connection had served before (so that it      the same endpoint,
-                   was most likely closed while idle), no upgrade was asked; once              a fresh connection
-    ALWAYS         another endpoint was not tried yet                                          there
-    ALWAYS         there is no other, and a connection had taken the request                   the same, fresh
+    what came of the last one                       sent again, when C{retry}             at               budget
+    no connection took it                           always                                another          no
+    a connection that had served before was lost    the method is one of C{methods}; once the same, fresh  yes
+    it was refused unread                           always                                another, or the  yes
+                                                                                          same, fresh
+    the connection was lost before the head         C{on} has reset; C{methods}           another, or same yes
+    a clock of the upstream ran out                 C{on} has timeout; C{methods}         another, or same yes
+    an answer with one of C{statuses}               C{methods}                            another, or same yes
 
-and always only while the body is whole: None, not attached, or kept by a Replay of at most 64 KiB, which idempotent
-methods get.  A request whose queue clock ran out has waited enough and is not queued again.
+and always only while the body is whole: None, not attached, or kept by a Replay.  There are C{attempts} in all.
 
-An endpoint that could not be connected to is not tried a second time: the connector went through all its addresses.
+Rules
+- An endpoint that could not be connected to is not tried a second time: the connector went through all its addresses.
+  A request whose queue clock ran out has waited enough and is not queued again.
+- What an upstream that fails every time is sent on top is held to a budget (L{protogate.upstream.budget}).  That nobody
+  could be connected to costs nothing of it: nothing was sent.
+- A pause comes before each attempt that the budget is asked for; but not where a connection was most likely closed
+  while idle, nor for the first time that a request is refused unread: whoever refuses so is mostly about to go.
+- Of an answer that is not passed on the body is stopped.  A client that left, or whose time is over, is never followed:
+  cancelling the answer ends pause and attempt alike.
 """
 
 from __future__ import annotations
@@ -22,7 +31,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from protogate.body import Replay
-from protogate.errors import ALWAYS, Abort, Phase
+from protogate.errors import ALWAYS, IDEMPOTENT, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IBody
 from protogate.message import Request, Response
 from protogate.promise import waits
@@ -30,86 +39,206 @@ from protogate.promise import waits
 if TYPE_CHECKING:
     from protogate.upstream.cluster import Cluster
     from protogate.upstream.endpoint import Endpoint
+    from protogate.wheel import Timer
 
-MOST_ATTEMPTS: Final = 3
-REPLAY: Final = 64 * 1024
-"""Bytes of a request body that are kept for another attempt."""
-IDEMPOTENT_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
-"""RFC 9110, 9.2.2; the methods whose bodies are kept."""
-
-
-def replayable(request: Request, body: IBody) -> bool:
-    """Whether it is worth keeping this body for another attempt."""
-    return request.upgrade is None and not body.attached and (body.length is None or body.length <= REPLAY)
+CLOCKS: Final = (Phase.UPSTREAM_STALL, Phase.RESPONSE_HEAD)
+"""Those of an upstream that took the request."""
 
 
 class Trial:
-    """One request from its first attempt to its last; made when there is a body to keep, or at the first failure."""
+    """One request from its first attempt to its last; made when it is watched from there, or at the first failure."""
 
-    __slots__ = ("_attempts", "_body", "_cluster", "_renewed", "_replay", "_request", "_tried")
+    __slots__ = (
+        "_attempts",
+        "_body",
+        "_cluster",
+        "_current",
+        "_endpoint",
+        "_failures",
+        "_fresh",
+        "_overdue",
+        "_pause",
+        "_renewed",
+        "_replay",
+        "_request",
+        "_retries",
+        "_timer",
+        "_tried",
+    )
 
     def __init__(self, cluster: Cluster, request: Request) -> None:
-        self._cluster, self._request = cluster, request
+        self._cluster, self._request, self._retries = cluster, request, cluster.retries
         self._tried: list[Endpoint] = []
         self._attempts = 1
-        self._renewed = False
+        self._failures = 0
+        self._renewed = self._overdue = self._fresh = False
         self._body: IBody | None = None
         self._replay: Replay | None = None
+        self._endpoint: Endpoint | None = None
+        self._current: Deferred[Response] | None = None
+        self._pause: Deferred[None] | None = None
+        self._timer: Timer | None = None
 
     def begin(self, endpoint: Endpoint) -> Response | Deferred[Response]:
         """The first attempt, with a body that is kept."""
         body = self._body = self._request.body
-        assert body is not None
-        self._request.body = self._replay = Replay(body, REPLAY)
+        if body is not None:
+            self._request.body = self._replay = Replay(body, self._retries.buffer)
         return self._ask(endpoint, False)
 
     def failed(self, failure: Failure, endpoint: Endpoint) -> Response | Failure | Deferred[Response]:
         """An attempt failed: another one, or the failure."""
-        self._tried.append(endpoint)
         reason = failure.value
+        self._current = None
+        if self._overdue:
+            self._overdue = False
+            reason = timeout(Phase.RESPONSE_HEAD, UPSTREAM, self._retries.each)
+            failure = Failure(reason)
+        self._tried.append(endpoint)
         if not isinstance(reason, Abort) or not self._may(reason):
             return self._final(failure)
         ledger = self._request.ledger
         connected = ledger is not None and ledger.connected != 0.0
-        fresh = False
-        following: Endpoint | None = None
-        if reason.retry is ALWAYS:
+        if reason.retry is ALWAYS and not connected:
             following = self._cluster.other(self._request, self._tried)
-            if following is None and connected and not endpoint.pool.draining:
-                following, fresh = endpoint, True
-        elif ledger is not None and ledger.reused and not self._renewed:
+            return self._final(failure) if following is None else self._again(following, False)
+        if reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
+            self._renewed = True
             following = self._cluster.other(self._request, self._tried) if endpoint.pool.draining else endpoint
-            fresh = True
+            return self._final(failure) if following is None or not self._afforded() else self._again(following, True)
+        following = self._charged(endpoint, True, False)
         if following is None:
             return self._final(failure)
-        self._renewed = self._renewed or fresh
-        self._attempts += 1
-        if ledger is not None:
-            ledger.connected = ledger.sent = ledger.answered = ledger.dns = ledger.connect = ledger.tls = 0.0
-            ledger.chosen, ledger.reused = 0.0, False
-        self._cluster.mark(self._request, following)
-        return self._ask(following, fresh)
+        if reason.retry is ALWAYS and self._failures == 1:
+            return self._again(following, self._fresh)
+        return self._paused(following)
 
     def _may(self, reason: Abort) -> bool:
-        request, body = self._request, self._request.body
-        if request.gone is not None or self._attempts >= MOST_ATTEMPTS or reason.phase is Phase.QUEUE:
+        request, body, retries = self._request, self._request.body, self._retries
+        if request.gone is not None or self._attempts >= retries.attempts or reason.phase is Phase.QUEUE:
             return False
         if body is not None and body.attached:
             return False
-        if reason.retry is ALWAYS:
+        return reason.retry is ALWAYS or self._told_to(reason)
+
+    def _told_to(self, reason: Abort) -> bool:
+        """Whether it is sent again although the upstream may have seen it."""
+        request, retries = self._request, self._retries
+        if request.method not in retries.methods or request.upgrade is not None or reason.who is not UPSTREAM:
+            return False
+        if reason.phase in CLOCKS:
+            return retries.timeout
+        ledger = request.ledger
+        stale = ledger is not None and ledger.reused and not self._renewed
+        return reason.retry is IDEMPOTENT and (retries.reset or stale)
+
+    def _charged(self, endpoint: Endpoint, fresh: bool, alone: bool) -> Endpoint | None:
+        """
+        Who is asked next, if the budget has an attempt left.
+
+        @param endpoint: who was asked last; it is asked again where there is no other.
+        @param fresh: whether on a new connection, where it was asked before.
+        @param alone: whether it must not be.
+        """
+        cluster = self._cluster
+        following = cluster.other(self._request, self._tried)
+        self._fresh = fresh and following is None
+        if following is None:  # all were tried: from the beginning
+            self._tried = [endpoint]
+            following = cluster.other(self._request, self._tried)
+        if following is None and not alone and not endpoint.pool.draining:
+            following = endpoint
+        if following is None:
+            return None
+        if not self._afforded():
+            return None
+        self._failures += 1
+        return following
+
+    def _afforded(self) -> bool:
+        if self._cluster.spend():
             return True
-        return bool(reason.retry) and request.method in IDEMPOTENT_METHODS and request.upgrade is None
+        self._cluster.count("retry_budget_empty")
+        return False
+
+    def _paused(self, endpoint: Endpoint) -> Deferred[Response]:
+        """Another attempt, after a pause."""
+        self._endpoint = endpoint
+        pause: Deferred[None] = Deferred(self._woken)
+        self._pause = pause
+        self._clock().set(self._retries.pause(self._failures, self._cluster.random))
+        return pause.addCallbacks(self._resumed, self._left)
+
+    def _clock(self) -> Timer:
+        timer = self._timer
+        if timer is None:
+            timer = self._timer = self._cluster.timer(self._late)
+        return timer
+
+    def _late(self) -> None:
+        """The pause is over, or the time of an attempt."""
+        pause, current = self._pause, self._current
+        if pause is not None:
+            self._pause = None
+            pause.callback(None)
+        elif current is not None and self._endpoint is not None:
+            self._overdue = True
+            self._cluster.overdue(self._endpoint, self._retries.each)
+            current.cancel()
+
+    def _woken(self, _: Deferred[None]) -> None:
+        self._pause = None
+
+    def _resumed(self, _: None) -> Response | Deferred[Response]:
+        endpoint = self._endpoint
+        assert endpoint is not None
+        return self._again(endpoint, self._fresh)
+
+    def _left(self, failure: Failure) -> Failure:
+        return self._final(failure)
+
+    def _again(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
+        self._attempts += 1
+        ledger = self._request.ledger
+        if ledger is not None:
+            ledger.connected = ledger.sent = ledger.answered = ledger.dns = ledger.connect = ledger.tls = 0.0
+            ledger.chosen, ledger.reused = 0.0, False
+        self._cluster.count("retry_sent")
+        self._cluster.mark(self._request, endpoint)
+        return self._ask(endpoint, fresh)
 
     def _ask(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
+        self._endpoint = endpoint
         answer = self._cluster.ask(self._request, endpoint, fresh)
-        if waits(answer):
-            answer.addCallbacks(self._answered, self.failed, errbackArgs=(endpoint,))
-            return answer
-        return self._answered(answer)
+        if not waits(answer):
+            return self._answered(answer, endpoint)
+        each = self._retries.each
+        if each:
+            self._current = answer
+            self._clock().set(each)
+        answer.addCallbacks(self._answered, self.failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
+        return answer
 
-    def _answered(self, response: Response) -> Response:
+    def _answered(self, response: Response, endpoint: Endpoint) -> Response | Deferred[Response]:
+        retries = self._retries
+        self._current = None
+        if response.status in retries.statuses and self._attempts < retries.attempts and self._whole():
+            self._tried.append(endpoint)
+            following = self._charged(endpoint, False, not retries.patient(response))
+            if following is not None:
+                body, response.body = response.body, None
+                if body is not None:
+                    body.stopProducing()
+                return self._paused(following)
+        self._overdue = False  # it came in the same moment
         self._release()
         return response
+
+    def _whole(self) -> bool:
+        request, replay = self._request, self._replay
+        if request.method not in self._retries.methods or request.upgrade is not None or request.gone is not None:
+            return False
+        return request.body is None if replay is None else replay.free
 
     def _final(self, failure: Failure) -> Failure:
         replay, body = self._replay, self._body
@@ -120,6 +249,10 @@ class Trial:
 
     def _release(self) -> None:
         """There will be no other attempt."""
+        self._current = None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.end()
         replay, self._replay = self._replay, None
         body, self._body = self._body, None
         if replay is None or body is None:

@@ -1,0 +1,189 @@
+"""
+A request that is asked a second time, of another endpoint, when its answer takes longer than most do (hedging).
+
+Rules
+- The head that comes first is the answer; the other attempt is cancelled in the same moment, which its codec tells the
+  upstream.  While one is under way, a failure of the other is not passed on.
+- The second attempt is a single one: it is not sent again.  The first goes its own way (L{protogate.upstream.trial}).
+- What interim responses there are come from the first.
+- Cancelling the answer cancels both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from protogate.exchange.ledger import Ledger
+from protogate.message import Headers, Request, Response
+from protogate.promise import waits
+from protogate.upstream.hedges import Hedges
+
+if TYPE_CHECKING:
+    from protogate.upstream.cluster import Cluster
+    from protogate.upstream.endpoint import Endpoint
+    from protogate.wheel import Timer
+
+
+class Race:
+    """One request and its two attempts."""
+
+    __slots__ = (
+        "_cluster",
+        "_done",
+        "_endpoint",
+        "_failure",
+        "_first",
+        "_hedges",
+        "_request",
+        "_second",
+        "_timer",
+        "_twin",
+    )
+
+    def __init__(self, cluster: Cluster, request: Request, hedges: Hedges) -> None:
+        self._cluster, self._request, self._hedges = cluster, request, hedges
+        self._endpoint: Endpoint | None = None
+        self._first: Deferred[Response] | None = None
+        self._second: Deferred[Response] | None = None
+        self._done: Deferred[Response] | None = None
+        self._timer: Timer | None = None
+        self._twin: Request | None = None
+        self._failure: Failure | None = None
+
+    def begin(self, endpoint: Endpoint, delay: float) -> Response | Deferred[Response]:
+        """
+        The first attempt.
+
+        @param delay: seconds until the second.
+        """
+        first = self._cluster.attempt(self._request, endpoint)
+        if not waits(first):
+            return first
+        self._endpoint, self._first = endpoint, first
+        done: Deferred[Response] = Deferred(self._cancelled)
+        self._done = done
+        first.addCallbacks(self._answered, self._failed)
+        if self._done is not None:  # it may have failed at once
+            self._timer = self._cluster.timer(self._hedge)
+            self._timer.set(delay)
+        return done
+
+    def _hedge(self) -> None:
+        """It takes long."""
+        cluster, request, endpoint = self._cluster, self._request, self._endpoint
+        if self._first is None or request.gone is not None or endpoint is None:
+            return
+        other = cluster.other(request, [endpoint])
+        if other is None:
+            return
+        if not cluster.spend_on(self._hedges.budget):
+            cluster.count("hedge_budget_empty")
+            return
+        cluster.count("hedge_sent")
+        twin = self._twin = _twin(request)
+        cluster.mark(twin, other)
+        second = cluster.ask(twin, other)
+        if not waits(second):
+            self._won(second)
+            return
+        self._second = second
+        second.addCallbacks(self._answered_too, self._failed_too)
+
+    def _answered(self, response: Response) -> None:
+        self._first = None
+        if self._done is None:
+            _stop(response)  # cancelled, but the answer had been on its way
+            return
+        ledger, twin = self._request.ledger, self._twin
+        if ledger is not None and twin is not None:
+            ledger.attempts += 1
+        self._finish(response)
+
+    def _answered_too(self, response: Response) -> None:
+        self._second = None
+        if self._done is None:
+            _stop(response)
+        else:
+            self._won(response)
+
+    def _won(self, response: Response) -> None:
+        """The second attempt was quicker."""
+        self._cluster.count("hedge_won")
+        request, twin = self._request, self._twin
+        assert twin is not None
+        ledger, other = request.ledger, twin.ledger
+        if ledger is not None and other is not None:
+            ledger.connected, ledger.sent, ledger.answered = other.connected, other.sent, other.answered
+            ledger.dns, ledger.connect, ledger.tls = other.dns, other.connect, other.tls
+            ledger.reused, ledger.address = other.reused, other.address
+            ledger.attempts += 1
+        self._finish(response)
+
+    def _failed(self, failure: Failure) -> None:
+        self._first = None
+        if self._done is None:
+            return  # cancelled, or nobody's any more
+        if self._second is None:
+            self._end(failure)
+        else:
+            self._failure = failure
+
+    def _failed_too(self, failure: Failure) -> None:
+        self._second = None
+        if self._done is not None and self._first is None:
+            self._end(self._failure or failure)
+
+    def _cancelled(self, _: Deferred[Response]) -> None:
+        """The client left."""
+        self._done = None
+        self._quit()
+
+    def _end(self, failure: Failure) -> None:
+        done, self._done = self._done, None
+        self._quit()
+        if done is not None:
+            done.errback(failure)
+
+    def _finish(self, response: Response) -> None:
+        done, self._done = self._done, None
+        self._quit()
+        if done is not None:
+            done.callback(response)
+
+    def _quit(self) -> None:
+        """Whatever is still under way is of no use."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.end()
+        first, self._first = self._first, None
+        second, self._second = self._second, None
+        if first is not None:
+            first.cancel()
+        if second is not None:
+            second.cancel()
+        self._failure = None
+
+
+def _twin(request: Request) -> Request:
+    """The same once more; what the second attempt makes of it is its own."""
+    twin = Request(
+        request.method,
+        request.target,
+        Headers(request.headers),
+        None,
+        request.authority,
+        request.scheme,
+        protocol=request.protocol,
+        peer=request.peer,
+    )
+    twin.service, twin.key, twin.deadline = request.service, request.key, request.deadline
+    twin.ledger = Ledger() if request.ledger is None else Ledger(request.ledger.head)
+    return twin
+
+
+def _stop(response: Response) -> None:
+    if response.body is not None:
+        response.body.stopProducing()

@@ -1,0 +1,93 @@
+"""
+When a request of an upstream is sent again: what C{retry} of the configuration says, ready for use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from protogate.config import model
+from protogate.config.faults import ConfigFaults
+from protogate.config.health import statuses
+from protogate.errors import ConfigError
+from protogate.interfaces import IBody
+from protogate.message import Request, Response
+
+IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+"""RFC 9110, 9.2.2."""
+
+
+def verify(upstreams: Iterable[model.Upstream]) -> None:
+    """
+    Whether requests can be sent again as a configuration says.
+
+    @raise ConfigFaults: some cannot.
+    """
+    faults: list[ConfigError] = []
+    for index, upstream in enumerate(upstreams):
+        retry = upstream.retry
+        if retry.per_try and "timeout" not in retry.on:
+            message = "an attempt that is cut off is sent again only with on: [timeout]"
+            faults.append(ConfigError(message, ("upstreams", index, "retry", "perTry")))
+        if retry.backoff > retry.max_backoff:
+            message = "the first pause may be no longer than maxBackoff"
+            faults.append(ConfigError(message, ("upstreams", index, "retry", "backoff")))
+        if retry.statuses and not all(400 <= status <= 599 for status in statuses(retry.statuses)):
+            message = "only what tells of a failure, 400 to 599, can be tried again"
+            faults.append(ConfigError(message, ("upstreams", index, "retry", "statuses")))
+        for place, method in enumerate(retry.methods):
+            if not method.isascii() or not method.isalpha() or method.upper() != method:
+                message = "expected a method in capitals, such as POST"
+                faults.append(ConfigError(message, ("upstreams", index, "retry", "methods", place)))
+    if faults:
+        raise ConfigFaults(faults)
+
+
+class Retries:
+    """
+    @ivar attempts: in all.
+    @ivar reset: whether that the answer's head did not come is a reason.
+    @ivar timeout: whether a clock of the upstream that ran out is.
+    @ivar statuses: of answers that are.
+    @ivar methods: whose requests may be sent again when the upstream may have seen them.
+    @ivar each: seconds that one attempt may take to its head; 0.0 = as long as its clocks say.
+    @ivar buffer: bytes of content that are kept.
+    @ivar early: whether attempts are watched from the first one on.
+    """
+
+    __slots__ = ("_first", "_most", "attempts", "buffer", "each", "early", "methods", "reset", "statuses", "timeout")
+
+    def __init__(self, config: model.Retry) -> None:
+        self.attempts = int(config.attempts)
+        self.reset, self.timeout = "reset" in config.on, "timeout" in config.on
+        self.statuses = statuses(config.statuses) if config.statuses else frozenset()
+        self.methods = frozenset(method.encode("ascii") for method in config.methods)
+        self.each, self.buffer = float(config.per_try), int(config.buffer)
+        self._first, self._most = float(config.backoff), float(config.max_backoff)
+        self.early = self.attempts > 1 and (bool(self.statuses) or self.each > 0.0)
+
+    def keeps(self, request: Request, body: IBody) -> bool:
+        """Whether it is worth keeping this body for another attempt."""
+        if request.method not in self.methods or request.upgrade is not None or body.attached or self.attempts == 1:
+            return False
+        return body.length is None or body.length <= self.buffer
+
+    def pause(self, failures: int, random: Random) -> float:
+        """
+        Seconds to wait after so many failures in a row: any time up to a bound that doubles each time, so that those
+        that failed together do not come back together.
+        """
+        return random.uniform(0.0, min(self._first * 2.0 ** min(failures - 1, 16), self._most))
+
+    def patient(self, response: Response) -> bool:
+        """Whether who answered so may be asked again soon: it does not want to be left alone for longer than that."""
+        after = response.headers.get(b"retry-after")
+        if after is None:
+            return True
+        return after.isdigit() and len(after) < 6 and int(after) <= self._most
+
+
+USUAL: Final = Retries(model.Retry())
+"""Where the configuration says nothing."""
