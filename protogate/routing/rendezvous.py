@@ -30,8 +30,8 @@ items of one weight, each has 1 % give or take 0.04 %.
 """
 _ORDERS: Final = 1024
 """Slots whose whole order is kept: all are forgotten when there are more."""
-_BITS: Final = 31
-"""Of a number that is drawn: products of two stay small integers, for the interpreter and for compiled code."""
+_BITS: Final = 30
+"""Of a number that is drawn: as many as a small integer has, for the interpreter and for compiled code."""
 _MASK: Final = (1 << _BITS) - 1
 _SCALE: Final = 2.0**-_BITS
 
@@ -135,13 +135,13 @@ class Group:
 
     def _numbers(self, slot: int) -> list[int]:
         """For each one: slot and name, spread evenly over all numbers."""
-        begin, twos, numbers = (slot + 1) * 0x61C88647 & _MASK, self._twos, []
+        begin, twos, numbers = (slot + 1) * 0x1E3779B1 & _MASK, self._twos, []
         for index, one in enumerate(self._ones):
             mixed = begin ^ one
-            mixed = (mixed ^ mixed >> 16) * 0x7FEB352D & _MASK
-            mixed = (mixed ^ mixed >> 15) + twos[index] & _MASK
-            mixed = (mixed ^ mixed >> 16) * 0x5BD1E995 & _MASK
-            numbers.append(mixed ^ mixed >> 15)
+            mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & _MASK
+            mixed = (mixed ^ mixed >> 12) + twos[index] & _MASK
+            mixed = (mixed ^ mixed >> 15) * 0x297A2D39 & _MASK
+            numbers.append(mixed ^ mixed >> 14)
         return numbers
 
 
