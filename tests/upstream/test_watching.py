@@ -292,3 +292,43 @@ def test_what_another_version_says_is_left_out(flush_errors: Any) -> None:
     made.pass_by(0.2)
     assert len(flush_errors(ValueError)) == 1
     assert one.see(1, *[ERROR] * 5) == 0.0
+
+
+def test_who_learns_of_an_endpoint_later_than_of_what_is_judged_of_it() -> None:
+    made = town(1)
+    (one,) = made.processes
+    one.see(3, *[ERROR] * 5)
+    made.pass_by(1.0)
+    late = Process(upstream(2, outliers=RULES), made.time, made.boards.join())
+    made.processes.append(late)
+    made.boards.run()
+    assert late.shares == [1.0, 1.0]
+    late.update(upstream(3, outliers=RULES))
+    assert late.shares == [1.0, 1.0, 0.0]
+    made.goes(one)
+    made.pass_by(9.5)
+    assert late.shares == [1.0, 1.0, 0.0], "it counts from when it was told"
+    made.pass_by(1.0)
+    assert late.shares == [1.0, 1.0, RAMP[0]]
+
+
+def test_what_is_known_of_an_address_that_nobody_has_any_more_is_forgotten_by_all() -> None:
+    made = town(2)
+    one, two = made.processes
+    one.see(3, *[ERROR] * 5)
+    made.pass_by(0.5)
+    for process in made.processes:
+        process.update(upstream(2, outliers=RULES))
+    made.pass_by(15.0)
+    for seconds in (1.0, 60.0):
+        made.pass_by(seconds)
+        for process in made.processes:
+            process.cluster._watch.take(process.cluster.endpoints)
+        made.boards.run()
+        judges = [process.cluster._watch.outliers for process in made.processes]
+        known = [sorted(judge.entries) for judge in judges if judge is not None]
+        there = ["10.0.0.1:80", "10.0.0.2:80"]
+        assert known == ([[*there, "10.0.0.3:80"]] if seconds < 20 else [there]) * 2
+    late = made.comes()
+    assert late.shares == [1.0] * 3
+    assert two.counted["outlier_ejected"] == 0
