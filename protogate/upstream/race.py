@@ -83,6 +83,8 @@ class Race:
             cluster.count("hedge_budget_empty")
             return
         cluster.count("hedge_sent")
+        if request.ledger is not None:
+            request.ledger.attempts += 1  # whatever comes of it
         twin = self._twin = _twin(request)
         cluster.mark(twin, other)
         second = cluster.ask(twin, other)
@@ -97,9 +99,6 @@ class Race:
         if self._done is None:
             _stop(response)  # cancelled, but the answer had been on its way
             return
-        ledger, twin = self._request.ledger, self._twin
-        if ledger is not None and twin is not None:
-            ledger.attempts += 1
         self._finish(response)
 
     def _answered_too(self, response: Response) -> None:
@@ -119,7 +118,6 @@ class Race:
             ledger.connected, ledger.sent, ledger.answered = other.connected, other.sent, other.answered
             ledger.dns, ledger.connect, ledger.tls = other.dns, other.connect, other.tls
             ledger.reused, ledger.address = other.reused, other.address
-            ledger.attempts += 1
         self._finish(response)
 
     def _failed(self, failure: Failure) -> None:

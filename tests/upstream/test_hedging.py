@@ -85,7 +85,7 @@ def test_a_failure_of_one_leaves_it_to_the_other(which: int) -> None:
 
 def test_when_both_fail_the_failure_of_the_first_is_told() -> None:
     bench = hedging()
-    _, outcome = bench.ask()
+    request, outcome = bench.ask()
     first = bench.busy()
     bench.time.pass_by(0.2)
     (second,) = [connection for connection in busy(bench) if connection is not first]
@@ -93,6 +93,7 @@ def test_when_both_fail_the_failure_of_the_first_is_told() -> None:
     first.refuse(reason)
     second.refuse(lost())
     assert outcome.reason is reason
+    assert request.ledger.attempts == 2
 
 
 def test_a_client_that_leaves_leaves_both() -> None:
@@ -104,6 +105,7 @@ def test_a_client_that_leaves_leaves_both() -> None:
     outcome.cancel()
     assert not busy(bench)
     assert outcome.times == 1
+    assert request.ledger.attempts == 2
     assert sum(len(connection.cancelled) for connection in bench.connections) == 2
 
 
