@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from protogate.testing.simulation.stories import anything, balance, discovery, endpoints, fallbacks, judges, modules
+from protogate.testing.simulation.stories import (
+    again,
+    anything,
+    balance,
+    discovery,
+    endpoints,
+    fallbacks,
+    judges,
+    modules,
+)
 from protogate.testing.simulation.story import Teller
 
 STORIES: Final[tuple[Teller, ...]] = (
@@ -18,6 +27,7 @@ STORIES: Final[tuple[Teller, ...]] = (
     *discovery.STORIES,
     *judges.STORIES,
     *balance.STORIES,
+    *again.STORIES,
     *modules.STORIES,
     *fallbacks.STORIES,
     *anything.STORIES,

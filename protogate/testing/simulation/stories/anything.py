@@ -55,6 +55,14 @@ def policies(dice: Random) -> dict[str, Any]:
             "ramp": "2s",
         },
         "slowStart": "3s",
+        "retry": {
+            "attempts": dice.randint(1, 5),
+            "on": dice.choice(([], ["reset"], ["timeout"], ["reset", "timeout"])),
+            "statuses": dice.choice(("503", "500-599")),
+            "methods": dice.choice((["GET", "PUT"], ["GET", "PUT", "POST"])),
+            "budget": dice.choice((0, 20, 100)),
+        },
+        "hedge": dice.choice(({"after": "100ms", "budget": 50}, {"quantile": 0.8, "minRequests": 20})),
         "balance": dice.choice(("leastRequest", "peakEwma")),
     }
     chosen.update((name, value) for name, value in maybe.items() if dice.random() < 0.5)
