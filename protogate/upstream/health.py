@@ -7,6 +7,8 @@ Rules
 - The first look comes within a second, the next C{interval} later, give or take a tenth, so that many gateways do not
   look at once.  There is one at a time; a slow one puts the next off.
 - Looks count as nothing else: no request, no breaker, no record.
+- Of the processes of a gateway one looks (L{protogate.upstream.board}); another one that takes over begins with what is
+  held against each endpoint.
 - What is not an endpoint any more is looked at no more, at once.
 """
 
