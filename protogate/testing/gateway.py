@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,17 +46,21 @@ class _Watched(GatewayService):
     """Keeps every record."""
 
     records: list[Record]
+    told: Callable[[Record], object] | None = None
 
     def _record(self, exchange: Exchange) -> None:
-        self.records.append(record(exchange))
+        made = record(exchange)
+        self.records.append(made)
         super()._record(exchange)
+        if self.told is not None:
+            self.told(made)
 
 
 class MemoryGateway:
     """
     @ivar reactor: connections and clock.
     @ivar names: what names stand for.
-    @ivar service: the running L{GatewayService}.
+    @ivar service: the running L{GatewayService}; set its C{told} to hear of each record.
     @ivar records: what every exchange that is over ended in.
     """
 

@@ -141,6 +141,7 @@ class Crowd:
             Lines(clients.protocol, reactor, context, address, f"192.0.2.{number + 1}")
             for number in range(clients.addresses)
         ]
+        self._next = clients.begin
         reactor.callLater(clients.begin, self._wait)
 
     def now(self) -> float:
@@ -149,16 +150,18 @@ class Crowd:
 
     def _wait(self) -> None:
         if self.clients.rate > 0:
-            self.reactor.callLater(self.dice.expovariate(self.clients.rate), self._arrive)
+            self._next += self.dice.expovariate(self.clients.rate)
+            # Also where the loop is late they come when they come.
+            self.reactor.callLater(max(self._next - self.now(), 0.0), self._arrive)
 
     def _arrive(self) -> None:
-        if self.now() >= self._end:
+        if self._next >= self._end:
             return
         self._number += 1
         agent = f"{self.clients.name}-{self._number}"
         targets = self.clients.targets
         target = targets[0] if len(targets) == 1 else self.dice.choice(targets)
-        self.ask(Ask(agent, target, self.now(), agent))
+        self.ask(Ask(agent, target, self._next, agent))
         self._wait()
 
     def ask(self, ask: Ask) -> None:

@@ -219,7 +219,11 @@ class QuickReactor(MemoryReactor):
         while (when := clock.next()) is not None and when <= end:
             clock.rightNow = max(when, clock.rightNow)
             self.run()
-        clock.rightNow = end
+        clock.rightNow = max(end, clock.rightNow)
+
+    def spend(self, seconds: float) -> None:
+        """Whoever is called now takes so long: all others are late by that."""
+        self.clock.rightNow += seconds
 
     def join(self, a: Any, b: Any, here: Address, there: Address) -> Link:
         """As L{MemoryReactor.join}."""

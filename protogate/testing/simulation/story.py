@@ -128,6 +128,8 @@ class Story:
     @ivar hosts: what the name server knows at first; C{ttl} is for how many seconds its answers are good.
     @ivar redis: C{(host, port)} where a Redis listens; None = there is none.
     @ivar health: the path of health checks.
+    @ivar effort: seconds for which the gateway's one thread is busy with a request that it asks an upstream for; with
+        one that it answers itself it is so for a twentieth of that.  More than it can do makes its loop late.
     """
 
     config: Source
@@ -140,6 +142,7 @@ class Story:
     ttl: int = 60
     redis: tuple[str, int] | None = None
     health: str = "/health"
+    effort: float = 0.0
 
 
 Teller = Callable[[Random], Story]

@@ -21,6 +21,7 @@ from protogate.discovery.sources import asked
 from protogate.governance.gcrascript import GCRA
 from protogate.governance.quotascript import QUOTA
 from protogate.message import Request
+from protogate.observe.schema import Record
 from protogate.testing.gateway import MemoryGateway, Source
 from protogate.testing.names import Names
 from protogate.testing.redis import RedisServer, gcra, quota
@@ -84,6 +85,8 @@ class World:
             self._close()
             raise
         tale.records = self.gateway.records
+        if story.effort:
+            self.gateway.service.told = self._work
         listeners = {each.name: (each.address) for each in self.gateway.service.built.config.listeners}
         self.crowds = []
         for index, clients in enumerate(story.clients):
@@ -165,6 +168,9 @@ class World:
                 if stats.waiting or stats.connecting or stats.open != stats.idle:
                     busy.append(f"upstream {name} {address}: {stats}")
         return busy
+
+    def _work(self, record: Record) -> None:
+        self.reactor.spend(self.story.effort * (1.0 if record.attempts else 0.05))
 
     def _clusters(self) -> list[tuple[str, Any]]:
         clusters = self.gateway.service.clusters
