@@ -29,7 +29,7 @@ from protogate.config import address
 from protogate.context import Context
 from protogate.errors import NEVER, UPSTREAM, Abort, Phase
 from protogate.interfaces import IService, IStreamCodec
-from protogate.message import Request, Response
+from protogate.message import Field, Request, Response
 from protogate.plugins import find
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.reactor import MemoryReactor
@@ -69,6 +69,7 @@ class Conduct:
     @ivar well: what health checks are told, whatever becomes of other requests.
     @ivar notices: whether work is given up that nobody waits for.
     @ivar size: bytes of an answer.
+    @ivar fields: of an answer with content.
     """
 
     reach: Reach = Reach.UP
@@ -82,6 +83,7 @@ class Conduct:
     well: bool = True
     notices: bool = True
     size: int = 100
+    fields: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,7 @@ class Origin:
         if work.fate == "errors":
             return Response(self.conduct.status, fields)
         size = self.conduct.size
+        fields += self.conduct.fields
         if not size or work.request.method == b"HEAD":
             return Response(200, fields)
         if work.fate == "stalls":

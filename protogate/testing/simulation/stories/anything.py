@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protogate.testing.simulation.clients import Clients
 from protogate.testing.simulation.servers import Conduct, Reach, Server
 from protogate.testing.simulation.stories.common import HEALTH, PROTOCOLS, QUICK
-from protogate.testing.simulation.story import Become, Event, Pause, Reload, Story, gateway
+from protogate.testing.simulation.story import Become, Call, Event, Pause, Reload, Story, gateway
 from protogate.testing.simulation.waits import Between, Spread
 
+if TYPE_CHECKING:
+    from protogate.testing.simulation.world import World
+
 SECONDS: Final = 15.0
+REDIS: Final = ("10.9.0.1", 6379)
+_KEPT: Final = (b"max-age=1", b"max-age=0, stale-while-revalidate=5", b"max-age=1, stale-if-error=10")
+
+
+def _mute(world: World) -> None:
+    world.redis.silent = True
+
+
+def _speak(world: World) -> None:
+    world.redis.speak()
 
 
 def _conduct(dice: Random) -> dict[str, Any]:
@@ -29,6 +42,7 @@ def _conduct(dice: Random) -> dict[str, Any]:
             {"slots": dice.randint(1, 5), "notices": dice.random() < 0.5},
             {"well": False},
             {"size": dice.choice((0, 1, 5000, 200_000))},
+            {"fields": ((b"cache-control", dice.choice(_KEPT)),)},
         )
     )
 
@@ -80,6 +94,17 @@ def _modules(dice: Random) -> list[dict[str, Any]]:
         {"name": "circuitBreaker", "ruleOrder": 20, "actionParam": {"minRequests": 5, "open": "1s", "ramp": "2s"}},
         {"name": "trafficCopy", "ruleOrder": 30, "actionParam": {"upstream": "next", "timeout": "2s", "compare": {}}},
         {"name": "compress", "stage": "PRE_RESPONSE"},
+        {"name": "cache", "ruleOrder": 5, "actionParam": {"staleIfError": dice.choice(("0s", "10s"))}},
+        {
+            "name": "rateLimit",
+            "ruleOrder": 1,
+            "actionParam": {
+                "name": "shared",
+                "limit": f"{dice.randint(5, 50)}/s",
+                "redis": {"url": f"redis://{REDIS[0]}:{REDIS[1]}"},
+                "whenStoreFails": dice.choice(("local", "open", "closed")),
+            },
+        },
     ]
     return [each for each in every if dice.random() < 0.3]
 
@@ -112,7 +137,9 @@ def anything(dice: Random) -> Story:
     events: list[Event] = []
     for _ in range(dice.randint(3, 25)):
         at, server = dice.uniform(0.5, SECONDS - 2), dice.choice((*servers, other)).name
-        if dice.random() < 0.15:
+        if dice.random() < 0.1:
+            events += [Call(at, "Redis says nothing", _mute), Call(at + dice.uniform(0.1, 3), "Redis speaks", _speak)]
+        elif dice.random() < 0.15:
             events.append(Pause(at, server, dice.uniform(0.05, 3)))
         elif dice.random() < 0.15:
             events.append(Reload(at, config()))
@@ -131,11 +158,11 @@ def anything(dice: Random) -> Story:
             retries=dice.choice((0, 0, 2)),
             method=dice.choice(("GET", "POST", "PUT")),
             size=dice.choice((0, 10, 100_000)),
-            targets=("/7/simulated",),
+            targets=("/7/simulated", "/7/other", "/7/third"),
         )
         for name in dice.sample(PROTOCOLS, dice.randint(1, 3))
     ]
-    return Story(config(), [*servers, other], kinds, events, seconds=SECONDS)
+    return Story(config(), [*servers, other], kinds, events, seconds=SECONDS, redis=REDIS)
 
 
 STORIES: Final = (anything,)
