@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any
 
+import msgspec
+
 from protogate.codecs import Codecs
-from protogate.config.faults import ConfigFaults, Rest
+from protogate.cohort import DEFAULT
+from protogate.config.faults import ConfigFaults, Rest, under
 from protogate.config.load import Loaded, Source, load
-from protogate.config.model import Config
+from protogate.config.model import Config, Gateway
 from protogate.discovery import sources as discovery
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
@@ -26,6 +29,7 @@ from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
 from protogate.interfaces import IDiscovery, IStreamCodec
+from protogate.overload.shedding import Class, classes
 from protogate.plugins import find
 from protogate.quiet import quiet
 from protogate.routing.table import Router
@@ -45,6 +49,7 @@ class Build:
     @ivar keys: by upstream: what gives the key that an endpoint is chosen by.
     @ivar bound: the modules of each stage, in the order they run.
     @ivar sources: of further endpoints, by the name of the upstream.
+    @ivar priorities: classes of requests, where some are shed before others.
     @ivar always: which exchanges are logged whatever the sample says; None = no others.
     @ivar warnings: one line each: what works, but perhaps not as it was meant.
     """
@@ -57,6 +62,7 @@ class Build:
     bound: Mapping[str, tuple[Bound, ...]]
     forwarding: Forwarding
     sources: Mapping[str, IDiscovery]
+    priorities: tuple[Class, ...]
     always: Callable[[Exchange], bool] | None
     warnings: tuple[str, ...]
 
@@ -112,6 +118,7 @@ def build(path: str, source: Source | None = None) -> Build:
         bound=bound,
         forwarding=Forwarding(gateway.name, gateway.trusted_proxies, gateway.trusted_header),
         sources=parts.sources,
+        priorities=parts.priorities,
         always=parts.always,
         warnings=tuple(warnings),
     )
@@ -132,15 +139,18 @@ class _Parts:
 
     def __init__(self, config: Config) -> None:
         self.faults: list[ConfigError] = []
-        self.router: Any = self._made(Router, config.routes, config.gateway)
+        cohort: str = self._made(_cohort, config.gateway) or DEFAULT
+        gateway = msgspec.structs.replace(config.gateway, cohort=cohort)
+        self.router: Any = self._made(Router, config.routes, gateway)
         upstreams = [upstream.name for upstream in config.upstreams]
-        self.bound: Any = self._made(bind, config.modules, find, upstreams)
+        self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
         self.sources: Any = self._made(discovery.sources, config, find)
         named = _destinations(self.router, self.bound, self.sources)
         self.origins = [name for name in named if "://" in name]
         self.codecs: Any = self._made(Codecs, config, self.origins)
         codecs = {} if self.codecs is None else self.codecs.named
         self.tls: Any = self._made(sides, config, codecs, self.origins)
+        self.priorities: Any = self._made(classes, config)
         self.always: Any = self._made(_always, config)
         self._made(verify, config.upstreams, codecs)
         self._made(verify_judges, config.upstreams)
@@ -170,6 +180,15 @@ def _destinations(
         found.update(dict.fromkeys(each))
     found.update(dict.fromkeys(discovery.asked(sources or {})))
     return tuple(found)
+
+
+def _cohort(gateway: Gateway) -> str:
+    """The expression that decides who is gray where no other one is named."""
+    try:
+        condition.expression(gateway.cohort)
+    except ConfigError as error:
+        raise under(error, "gateway", "cohort") from None
+    return gateway.cohort
 
 
 def _always(config: Config) -> Callable[[Exchange], bool] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from protogate.admin.port import Admin
 from protogate.build import Build, build_quietly
 from protogate.config.faults import ConfigFaults
 from protogate.config.field import field_name
-from protogate.downstream.ports import Opener, Ports, shown
+from protogate.downstream.ports import Open, Opener, Ports, shown
 from protogate.errors import UPSTREAM, ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.front import Front
@@ -44,9 +44,11 @@ from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
 from protogate.observe.load import Load
 from protogate.observe.record import record
+from protogate.overload.overload import Overload
 from protogate.process.notify import Notify
 from protogate.quiet import bury
 from protogate.renewal import Renewal
+from protogate.routing.hold import Holds
 from protogate.routing.rules import forwarded
 from protogate.securing import Sides
 from protogate.signals import Signals
@@ -98,7 +100,9 @@ class GatewayService(Service):
     @ivar counters: what happened so far.
     @ivar ports: what is open.
     @ivar clusters: the upstreams; None before the start.
+    @ivar holds: which targets are judged, and taken back.
     @ivar workers: processes that share the work, this one included.
+    @ivar overload: what there is too little of, and what is done about that.
     @ivar load: how much of what this process can carry it carries right now, in percent.
     """
 
@@ -143,6 +147,7 @@ class GatewayService(Service):
         self._log: AccessLog | None = None
         self._opened = log
         self._board = Alone() if board is None else board
+        self.holds = Holds(self._board, self.wheel, self.counters.count)
         self.admin = Admin(Own(self), reactor) if alone else None
         self._delay: Timer | None = None
         self._blocked: Blocked | None = None
@@ -153,6 +158,7 @@ class GatewayService(Service):
         self.lives = Lives()
         self._redises: Redises | None = None
         self.workers = 1
+        self.overload = Overload(reactor, self.counters, self._doors)
         self._load = Load(reactor)
         self.load: Callable[[], float] = self._load
 
@@ -217,6 +223,7 @@ class GatewayService(Service):
         return served.addCallback(self._stopped)
 
     def _stopped(self, _: object) -> Deferred[Any]:
+        self.holds.stop()
         self.lives.stop()
         if self._redises is not None:
             self._redises.stop()
@@ -237,6 +244,7 @@ class GatewayService(Service):
         if self._blocked is not None:
             self._blocked.stop()
         self._load.stop()
+        self.overload.stop()
         self.wheel.stop()
         log, self._log = self._log, None
         ends: list[Deferred[Any]] = [] if log is None else [log.stop()]
@@ -343,6 +351,8 @@ class GatewayService(Service):
         )
         self.built = built
         bound = built.bound
+        self.overload.take(gateway.overload, built.priorities, self.workers)
+        first: Any = () if self.overload.shedding is None else (self.overload.shedding,)
         self.plan = Plan(
             name=gateway.name,
             zone=gateway.zone,
@@ -360,12 +370,13 @@ class GatewayService(Service):
             reject=gateway.path_policy == "reject",
             reserve=reserve(bound),
             hide=hide(bound),
-            pre_request=bound["PRE_REQUEST"],
+            pre_request=(*first, *bound["PRE_REQUEST"]),
             pre_upstream=bound["PRE_UPSTREAM"],
             pre_response=bound["PRE_RESPONSE"],
             error=bound["ERROR"],
             post_response=bound["POST_RESPONSE"],
         )
+        self.holds.take(built.router.releases)
         self.lives.take(bound, partial(self._means, clusters), self.counters)
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
         self._renewal.follow(built)
@@ -382,6 +393,13 @@ class GatewayService(Service):
             workers=self.workers,
             stores=self._store,
         )
+
+    def pressure(self) -> dict[str, float]:
+        """How near to its end each resource of this process is, from 0 to 1; see L{Overload.pressure}."""
+        return self.overload.pressure()
+
+    def _doors(self) -> Iterable[Open]:
+        return self.ports.opened.values()
 
     def _loaded(self) -> float:
         """What L{load} says at that moment."""

@@ -65,6 +65,11 @@ GAUGES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         "protogate_upstream_discovery_stale",
         "Processes that use endpoints whose source is away.",
     ),
+    ("listener", "paused"): ("protogate_accept_paused", "Processes that accept nothing for now."),
+    ("resource", "pressure"): (
+        "protogate_pressure",
+        "How near to its end something is in a process, 0 to 1; of all processes together.",
+    ),
     ("", "workers"): ("protogate_workers", "Processes that serve requests."),
 }
 """Kind and gauge → family and help."""
@@ -77,7 +82,7 @@ DURATIONS: Final[Plain] = {
     ),
 }
 """Histogram → family and help."""
-KINDS: Final = ("listener", "upstream", "module")
+KINDS: Final = ("listener", "upstream", "module", "priority")
 """Kinds of scopes; each is a label."""
 
 

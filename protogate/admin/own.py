@@ -6,6 +6,7 @@ It looks when it is asked: nothing is kept up to date meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -29,6 +30,9 @@ class Gateway(Protocol):
     clusters: Clusters | None
     counters: Counters
     lives: Lives
+
+    def pressure(self) -> Mapping[str, float]:
+        """How near to its end each resource is, from 0 to 1."""
 
 
 class Own:
@@ -60,6 +64,7 @@ class Own:
             "listener": _listeners(gateway.ports),
             "upstream": _upstreams(gateway.clusters),
             "module": gateway.lives.gauges(),
+            "resource": {name: {"pressure": level} for name, level in gateway.pressure().items()},
         }
         endpoints = _endpoints(gateway.clusters)
         if endpoints:
@@ -81,8 +86,9 @@ def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
     found: dict[str, dict[str, Number]] = {}
     for one in (*ports.opened.values(), *ports.retired.values()):
         connections = one.listener.connections
-        numbers = found.setdefault(one.listener.name, {"connections": 0, "requests": 0})
+        numbers = found.setdefault(one.listener.name, {"connections": 0, "requests": 0, "paused": 0})
         numbers["connections"] += len(connections)
+        numbers["paused"] = max(numbers["paused"], int(one.paused))
         numbers["requests"] += sum([connection.busy for connection in connections])
     return found
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from protogate.config.discovery import Consul, Discovery, Etcd, Secret
+from protogate.config.overload import LagMarks, Marks, Overload, Priority
 from protogate.config.upstream import (
     CircuitBreaker,
     Endpoint,
@@ -73,16 +74,21 @@ __all__ = [
     "Hash",
     "HealthCheck",
     "Hedge",
+    "Hold",
     "HostPattern",
+    "LagMarks",
     "ListenAddress",
     "Listener",
     "ListenerTls",
+    "Marks",
     "Model",
     "Module",
     "Network",
     "Outliers",
+    "Overload",
     "Percent",
     "PoolSettings",
+    "Priority",
     "Properties",
     "ProxyProtocol",
     "Ratio",
@@ -182,6 +188,8 @@ class Gateway(Model, frozen=True, kw_only=True):
     """CIDRs whose forwarding headers are believed."""
     trusted_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
     """The list of addresses that those proxies keep; the other one is not believed."""
+    cohort: str = "source.ip"
+    """An expression: whose value decides who is gray, for targets and modules that do not name another one."""
     path_policy: Literal["canonical", "reject", "raw"] = "canonical"
     """What to do when the path that came and its canonical form differ."""
     watch: bool = True
@@ -192,6 +200,8 @@ class Gateway(Model, frozen=True, kw_only=True):
     """The clocks."""
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     """What a client and an upstream may send."""
+    overload: Overload | None = None
+    """What is done when there is more work than can be done; without it nothing."""
 
 
 class CertificateFiles(Model, frozen=True, kw_only=True):
@@ -266,6 +276,25 @@ class Rewrite(Model, frozen=True, kw_only=True):
     """What is asked of that service."""
 
 
+class Hold(Model, frozen=True, kw_only=True):
+    """When a target gets no requests any more, because it does worse than the others of its entry."""
+
+    window: Annotated[Seconds, within(10, 3600)] = Seconds(60)
+    """How far back requests count, its own and those of the others."""
+    min_requests: Count = 50
+    """Requests within window, its own and of the others, below which nothing is judged."""
+    error_margin: Ratio = 0.01
+    """How much larger than that of the others its share of failures may be; 1 = as large as it likes."""
+    latency_factor: Annotated[float, Meta(ge=0)] = 2.0
+    """How many times as long as those of the others nine of ten answers may take; 0 = as long as they like."""
+    latency_floor: Seconds = Seconds(0.1)
+    """And by how much longer at least, for that to matter."""
+    duration: Annotated[Seconds, within(1, 604800, off=True)] = Seconds(0)
+    """How long it gets none; 0 = until its entry changes."""
+    attempt: Annotated[int, Meta(ge=0)] = 0
+    """Any number: another one is a change of the entry that changes nothing else."""
+
+
 class Target(Model, frozen=True, kw_only=True):
     """Where a request goes: exactly one of upstream and url."""
 
@@ -276,7 +305,13 @@ class Target(Model, frozen=True, kw_only=True):
     rewrite: Rewrite | None = None
     """What it is asked, where that is not what came."""
     weight: Weight = 100
-    """Its share of the requests, 0 to 1000; 0 = none."""
+    """Its share of the requests, 0 to 1000; 0 = none.  With gray or when it has none."""
+    gray: Percent | None = None
+    """It is for so many percent of the cohort, always the same ones, and not for others."""
+    when: str = ""
+    """An expression: it is for these requests, whatever gray says; empty = for no others."""
+    hold: Hold | None = None
+    """When it is taken back; without it never."""
 
 
 class Sticky(Model, frozen=True, kw_only=True):
@@ -297,6 +332,8 @@ class Entry(Model, frozen=True, kw_only=True):
     """Where to, by weight."""
     sticky: Sticky | None = None
     """Keeps a client at one target."""
+    cohort: str = ""
+    """An expression: who is the same for gray; empty = what gateway.cohort says."""
 
 
 class Rule(Model, frozen=True, kw_only=True):
@@ -337,8 +374,8 @@ class Module(Model, frozen=True, kw_only=True):
     """Sorts within the stage, lowest first."""
     gray_ratio: Percent = 100
     """For how many percent of the requests."""
-    gray_key: str = "source.ip"
-    """An expression: who is gray is decided by a stable hash of its value."""
+    gray_key: str = ""
+    """An expression: who is gray is decided by a stable hash of its value; empty = what gateway.cohort says."""
     condition: str = "true"
     """An expression: for which requests."""
     action_param: dict[str, Any] = field(default_factory=dict)

@@ -68,6 +68,7 @@ class Listener(Factory):
         self.draining = False
         self.complain, self.distrust = Limited(_log.warn), Limited(_log.warn)
         self._empty: list[Deferred[None]] = []
+        self._eased: set[IConnection] = set()
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:  # type: ignore[override]
         """Twisted: a connection was accepted.  None closes it."""
@@ -126,11 +127,23 @@ class Listener(Factory):
 
     def _gone(self, result: None, connection: IConnection) -> None:
         self.connections.discard(connection)
+        self._eased.discard(connection)
         if not self.connections:
             waiting, self._empty = self._empty, []
             for deferred in waiting:
                 deferred.callback(None)
         return result
+
+    def ease(self, most: int) -> None:
+        """Let so many idle connections end, as at a stop: others are in need of what they have."""
+        for connection in list(self.connections):
+            if most <= 0:
+                return
+            if not connection.busy and connection not in self._eased:
+                self._eased.add(connection)
+                self.context.count("connections_eased")
+                connection.drain()
+                most -= 1
 
     def drain(self) -> Deferred[None]:
         """Let every connection end when its requests have ended; fires when none is left."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from select import POLLIN, poll
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -64,11 +64,28 @@ class Opener(Protocol):
 
 @dataclass(slots=True)
 class Open:
-    """What is open for one listener."""
+    """
+    What is open for one listener.
+
+    @ivar paused: nothing is accepted for now; who comes waits in the queue of the kernel.
+    """
 
     listener: Listener
     front: Front
     ports: Sequence[IListeningPort] = ()
+    paused: bool = False
+
+    def pause(self) -> None:
+        """Accept nothing; once more does no harm."""
+        self.paused = True
+        for port in self.ports:
+            cast("Any", port).stopReading()
+
+    def resume(self) -> None:
+        """Accept again."""
+        self.paused = False
+        for port in self.ports:
+            cast("Any", port).startReading()
 
 
 Opened = dict[Key, tuple[Open, Sequence[IListeningPort]]]

@@ -62,6 +62,25 @@ class Port:
 
     def __init__(self, reactor: MemoryReactor, key: Key, address: Address, factory: IProtocolFactory) -> None:
         self.reactor, self.key, self.address, self.factory = reactor, key, address, factory
+        self._paused = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def stopReading(self) -> None:
+        """Twisted: who connects from now on waits."""
+        self._paused = True
+
+    def startReading(self) -> None:
+        """Twisted: go on with them."""
+        self._paused = False
+        waiting, self._waiting = self._waiting, []
+        for arrive in waiting:
+            self.reactor.net.turn(arrive)
+
+    def queued(self, arrive: Callable[[], None]) -> bool:
+        """Whether C{arrive()} will be called when this port goes on."""
+        if self._paused:
+            self._waiting.append(arrive)
+        return self._paused
 
     def startListening(self) -> None:
         """Twisted."""
@@ -139,6 +158,8 @@ class Dial:
         port = self.reactor.find(self.key)
         if port is None:
             self._fail(ConnectionRefusedError())
+            return
+        if port.queued(self._arrive):
             return
         self._clear()
         self.state = "connected"

@@ -32,14 +32,14 @@ def test_connections_and_requests_are_those_of_now() -> None:
         busy.send(GET)
         gateway.run()
         taken = own.snapshot()
-        assert gauge(taken, "listener", "web") == {"connections": 2, "requests": 1}
-        assert gauge(taken, "listener", "more") == {"connections": 0, "requests": 0}
+        assert gauge(taken, "listener", "web") == {"connections": 2, "requests": 1, "paused": 0}
+        assert gauge(taken, "listener", "more") == {"connections": 0, "requests": 0, "paused": 0}
         assert gauge(taken, "upstream", "shop") == {"connections": 1, "idle": 0, "waiting": 0}
         idle.close()
         busy.reset()
         gateway.run()
         taken = own.snapshot()
-        assert gauge(taken, "listener", "web") == {"connections": 0, "requests": 0}
+        assert gauge(taken, "listener", "web") == {"connections": 0, "requests": 0, "paused": 0}
         assert gauge(taken, "upstream", "shop")["connections"] == 0
         assert taken["counts"]["listener"]["web"]["connections_accepted"] == 2
 
@@ -51,7 +51,11 @@ def test_what_is_on_its_way_out_is_still_there() -> None:
         client.send(GET)
         gateway.run()
         assert gateway.reload("\n".join(line for line in CONFIG.splitlines() if "name: more" not in line))
-        assert gauge(Own(gateway.service).snapshot(), "listener", "more") == {"connections": 1, "requests": 1}
+        assert gauge(Own(gateway.service).snapshot(), "listener", "more") == {
+            "connections": 1,
+            "requests": 1,
+            "paused": 0,
+        }
         client.reset()
         gateway.run()
         assert "more" not in Own(gateway.service).snapshot()["gauges"]["listener"]
