@@ -154,8 +154,8 @@ class Bound:
         if ratio >= 100:
             return None if condition.always(holds) else holds
         if condition.always(holds):
-            return lambda exchange: cohort.position(key(exchange)) < ratio
-        return lambda exchange: holds(exchange) and cohort.position(key(exchange)) < ratio
+            return lambda exchange: cohort.place(exchange, key(exchange)) < ratio
+        return lambda exchange: holds(exchange) and cohort.place(exchange, key(exchange)) < ratio
 
     def explain(self, exchange: Exchange) -> Explanation:
         """What would become of this module in an exchange; runs nothing of it."""
@@ -168,7 +168,7 @@ class Bound:
             errors.append(f"condition: {error}")
         if 0 < self.ratio < 100:
             try:
-                position = cohort.position(self._key(exchange))
+                position = cohort.place(exchange, self._key(exchange))
                 gray = position < self.ratio
             except Exception as error:
                 gray = None
@@ -189,19 +189,22 @@ class Bound:
         return f"<Bound {self.name} {self.stage} {self.order}>"
 
 
-def bind(modules: Sequence[Module], find: Find, upstreams: Collection[str] = ()) -> dict[str, tuple[Bound, ...]]:
+def bind(
+    modules: Sequence[Module], find: Find, upstreams: Collection[str] = (), key: str = cohort.DEFAULT
+) -> dict[str, tuple[Bound, ...]]:
     """
     Build every module of a configuration.
 
     @param find: L{protogate.plugins.find}.
     @param upstreams: names of those that modules may ask.
+    @param key: the grayKey of modules that have none; it can be compiled.
     @return: the modules of each stage in the order they run: by ruleOrder, then as in the file.  Every stage is there.
     @raise ConfigFaults: all faults of all entries.
     """
     faults: list[ConfigError] = []
     stages: dict[str, list[Bound]] = {stage: [] for stage in STAGES}
     for index, entry in enumerate(modules):
-        bound = _Entry(entry, ("modules", index), faults, upstreams).bound(find)
+        bound = _Entry(entry, ("modules", index), faults, upstreams, key).bound(find)
         if bound is not None:
             stages[bound.stage].append(bound)
     if faults:
@@ -212,8 +215,11 @@ def bind(modules: Sequence[Module], find: Find, upstreams: Collection[str] = ())
 class _Entry:
     """One entry on its way to a Bound."""
 
-    def __init__(self, entry: Module, path: Path, faults: list[ConfigError], upstreams: Collection[str]) -> None:
+    def __init__(
+        self, entry: Module, path: Path, faults: list[ConfigError], upstreams: Collection[str], key: str
+    ) -> None:
         self._entry, self._path, self._faults, self._upstreams = entry, path, faults, upstreams
+        self._gray = entry.gray_key or key
 
     def bound(self, find: Find) -> Bound | None:
         """None when it has a fault."""
@@ -223,7 +229,7 @@ class _Entry:
         # A stage that is not known allows everything: one fault, not two.
         see = stage is None or stage in SEE_RESPONSE
         holds = self._compiled("condition", lambda: condition.compile(entry.condition, response=see))
-        key = self._compiled("grayKey", lambda: condition.expression(entry.gray_key, response=see))
+        key = self._compiled("grayKey", lambda: condition.expression(self._gray, response=see))
         params, broken = self._params(see)
         module = None if factory is None else self._module(factory, params, broken)
         if len(self._faults) > before:

@@ -51,13 +51,10 @@ class Places:
 
     def _special(self, exchange: Exchange, route: Any) -> Place | None:
         """Where the request has a say in which target is asked, or in what it is asked."""
-        targets = route.targets
-        target: Target | None = targets[0] if len(targets) == 1 else None
-        if target is None and route.key is not None and route.key(exchange):
-            target = route.pick(exchange)
+        target: Target | None = route.sure(exchange)
         if target is None:
             # One of several is taken in turn: nobody knows yet which.
-            return ("",) if all(each.rewrite is None for each in targets) else None
+            return ("",) if all(each.rewrite is None for each in route.targets) else None
         if target.rewrite is None:
             return (target.name,)
         request = exchange.request
@@ -73,4 +70,4 @@ def _of(route: Any) -> tuple[str, bool]:
     rule, targets = route.rule, route.targets
     name = repr((rule.index, rule.type, rule.value, rule.hosts, rule.methods, route.index, route.zone, route.text))
     name += "".join(f" {target.name}" for target in targets)
-    return name, all(target.rewrite is None for target in targets) and (route.key is None or len(targets) == 1)
+    return name, all(target.rewrite is None for target in targets) and route.alike

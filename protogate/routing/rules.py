@@ -3,7 +3,8 @@ A rule of the configuration → frozen Rule, Route, Target: everything is compil
 
 - A L{Rule} says which requests it is for.  The first that matches decides.
 - A L{Route} is one entry of a rule: the first whose condition holds.  Entries of another zone are dropped at load.
-- A L{Target} is one upstream of a route, chosen by weight, or by a sticky key.
+- A L{Target} is one upstream of a route, chosen by weight, or by a sticky key; or by a L{Release}, for a part of the
+  requests.
 
 L{forwarded} tells what a target is sent, as far as no L{Rewrite} of the target changes that.
 """
@@ -13,9 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 from protogate.config import address, model
 from protogate.config.faults import ConfigFaults, under
@@ -24,6 +28,7 @@ from protogate.expression import condition
 from protogate.routing import matchers, rewrite
 from protogate.routing.balance import Smooth, Sticky
 from protogate.routing.matchers import Kind, Matcher
+from protogate.routing.release import Release
 from protogate.routing.rewrite import Rewrite
 from protogate.uri import canonical
 
@@ -45,6 +50,19 @@ class Target:
     weight: int
     rewrite: Rewrite | None = None
     """What it is asked, where that is not what came."""
+    index: int = 0
+    """Place in the entry, from 0."""
+    gray: float | None = None
+    """Percent of the cohort that it is for; None = nobody is gray for it."""
+    when: str = ""
+    """Its condition, as written."""
+    hold: model.Hold | None = None
+    """What takes it back; None = nothing does."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is for everybody, by weight."""
+        return self.gray is None and not self.when
 
     @property
     def name(self) -> str:
@@ -96,6 +114,8 @@ class Route:
     """None = always."""
     targets: tuple[Target, ...]
     key: Callable[[Exchange], str] | None
+    release: Release | None
+    """Decides where some of the targets are for a part of the requests, or may be taken back; else None."""
     _smooth: Smooth = field(repr=False)
     _sticky: Sticky | None = field(repr=False)
 
@@ -116,17 +136,21 @@ class Route:
 
     def pick(self, exchange: Exchange) -> Target:
         """
-        Choose a target: by the sticky key where there is one and it is not empty, else by weight in turn.
+        Choose the target that is asked: by the sticky key where there is one and it is not empty, else by weight in
+        turn; of an entry with a L{Release} as that says.
 
         @raise Abort: 503, all weights are 0.
         """
         target: Target | None = None
-        if self.key is not None and self._sticky is not None:
-            key = self.key(exchange)
-            if key:
-                target = self._sticky.pick(key)
-        if target is None:
-            target = self._smooth.pick()
+        if self.release is not None:
+            target = self.release.pick(exchange)
+        else:
+            if self.key is not None and self._sticky is not None:
+                key = self.key(exchange)
+                if key:
+                    target = self._sticky.pick(key)
+            if target is None:
+                target = self._smooth.pick()
         if target is None:
             raise Abort(
                 f'rule "{self.name}", entry {self.index}: all targets have weight 0',
@@ -138,8 +162,25 @@ class Route:
             )
         return target
 
+    @property
+    def alike(self) -> bool:
+        """Whether no request has a say in which target it gets."""
+        return self.release is None and (self.key is None or len(self.targets) == 1)
+
+    def sure(self, exchange: Exchange) -> Target | None:
+        """The target that the request itself decides for; None = one in turn, and nobody knows yet which."""
+        if self.release is not None:
+            return self.release.sure(exchange)
+        if len(self.targets) == 1:
+            return self.targets[0]
+        key = "" if self.key is None or self._sticky is None else self.key(exchange)
+        chosen: Target | None = self._sticky.pick(key) if key and self._sticky is not None else None
+        return chosen
+
     def odds(self) -> list[tuple[Target, float]]:
         """Each target with its share of all requests, from 0 to 1."""
+        if self.release is not None:
+            return self.release.odds()
         total = sum(target.weight for target in self.targets)
         return [(target, target.weight / total if total else 0.0) for target in self.targets]
 
@@ -182,7 +223,7 @@ def build(
     )
     routes = []
     for place, entry in enumerate(rule.routes):
-        route = _route(made, place, entry, mine, random)
+        route = _route(made, place, entry, gateway.cohort, mine, random)
         if entry.zone in ("", gateway.zone):
             routes.append(route)
     faults.extend(under(fault, "routes", index) for fault in mine)
@@ -217,29 +258,23 @@ def _cut(type_: str, matcher: Matcher | None) -> re.Pattern[bytes] | None:
     return re.compile(rb"(?:/++[^/]++){%d}" % sum(1 for segment in matcher.text.split("/") if segment))
 
 
-def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError], random: Random) -> Route:
+def _route(rule: Rule, index: int, entry: model.Entry, cohort: str, faults: list[ConfigError], random: Random) -> Route:
     path = ("routes", index)
-    test: Callable[[Exchange], bool] | None = None
-    key: Callable[[Exchange], str] | None = None
-    try:
-        test = condition.compile(entry.condition)
-    except ConfigError as fault:
-        faults.append(under(fault, *path, "condition"))
+    test = _test(entry.condition, faults, *path, "condition")
     if test is not None and condition.always(test):
         test = None
-    if entry.sticky is not None:
-        try:
-            key = condition.expression(entry.sticky.key)
-        except ConfigError as fault:
-            faults.append(under(fault, *path, "sticky", "key"))
+    key = None if entry.sticky is None else _key(entry.sticky.key, faults, *path, "sticky", "key")
     targets = []
     for place, target in enumerate(entry.targets):
         try:
-            targets.append(_target(rule, target))
+            targets.append(_target(rule, place, target))
         except ConfigError as fault:
             faults.append(under(fault, *path, "targets", place))
         except ConfigFaults as found:
             faults.extend(under(fault, *path, "targets", place, "rewrite") for fault in found.faults)
+    plain = all(target.open and target.hold is None for target in targets)
+    release = None if plain else _release(rule, index, entry, targets, key, cohort, faults, random)
+    weighed = targets if release is None else []
     return Route(
         rule=rule,
         index=index,
@@ -248,17 +283,86 @@ def _route(rule: Rule, index: int, entry: model.Entry, faults: list[ConfigError]
         condition=test,
         targets=tuple(targets),
         key=key,
-        _smooth=Smooth([(target, target.weight) for target in targets], random),
-        _sticky=None if key is None else Sticky([(target, target.name, target.weight) for target in targets]),
+        release=release,
+        _smooth=Smooth([(target, target.weight) for target in weighed], random),
+        _sticky=None if key is None else Sticky([(target, target.name, target.weight) for target in weighed]),
     )
 
 
-def _target(rule: Rule, target: model.Target) -> Target:
+def _test(text: str, faults: list[ConfigError], *path: str | int) -> Callable[[Exchange], bool] | None:
+    try:
+        return condition.compile(text)
+    except ConfigError as fault:
+        faults.append(under(fault, *path))
+        return None
+
+
+def _key(text: str, faults: list[ConfigError], *path: str | int) -> Callable[[Exchange], str] | None:
+    try:
+        return condition.expression(text)
+    except ConfigError as fault:
+        faults.append(under(fault, *path))
+        return None
+
+
+def _release(
+    rule: Rule,
+    index: int,
+    entry: model.Entry,
+    targets: list[Target],
+    sticky: Callable[[Exchange], str] | None,
+    cohort: str,
+    faults: list[ConfigError],
+    random: Random,
+) -> Release | None:
+    """None when it has faults."""
+    path, before = ("routes", index), len(faults)
+    when = []
+    for target in targets:
+        if target.when:
+            test = _test(target.when, faults, *path, "targets", target.index, "when")
+            if test is not None:
+                when.append((test, target))
+    text = entry.cohort or cohort
+    key = _key(text, faults, *path, "cohort")
+    for target in [target for target in targets if target.gray is not None][1:]:
+        message = (
+            "another target of the entry has it already: one is for a part of the cohort, and the rest for the rest"
+        )
+        faults.append(ConfigError(message, (*path, "targets", target.index, "gray")))
+    if not any(target.open for target in targets):
+        message = "each has gray or when: one must be there for everybody else"
+        faults.append(ConfigError(message, (*path, "targets")))
+    elif not any(target.open and target.weight and target.hold is None for target in targets):
+        for target in targets:
+            if target.hold is not None:
+                message = (
+                    "needs something to be compared with: another target, with a weight, without gray, when and hold"
+                )
+                faults.append(ConfigError(message, (*path, "targets", target.index, "hold")))
+    if key is None or len(faults) > before or len(targets) < len(entry.targets):
+        return None
+    return Release(f"{rule.name}, entry {index}", identity(rule, entry), targets, when, text, key, sticky, random)
+
+
+def identity(rule: Rule, entry: model.Entry) -> str:
+    """Equal for entries that say the same in rules that are for the same requests: 24 hex digits."""
+    said = (rule.type, rule.value, rule.matcher.kind.name, rule.priority, rule.hosts, rule.methods, entry)
+    return blake2b(msgspec.json.encode(said, enc_hook=_decoded), digest_size=12).hexdigest()
+
+
+def _decoded(value: Any) -> Any:
+    """What JSON does not know: numbers with units."""
+    return float(value)
+
+
+def _target(rule: Rule, index: int, target: model.Target) -> Target:
     if (target.upstream is None) == (target.url is None):
         raise ConfigError("expected exactly one of upstream and url")
     made = None if target.rewrite is None else rewrite.build(target.rewrite, rule.matcher)
+    gray, when, hold = target.gray, target.when.strip(), target.hold
     if target.upstream is not None:
-        return Target(target.upstream, None, target.weight, made)
+        return Target(target.upstream, None, target.weight, made, index, gray, when, hold)
     try:
         url = address.url(str(target.url))
     except ConfigError as fault:
@@ -272,7 +376,8 @@ def _target(rule: Rule, target: model.Target) -> Target:
         )
     if url.path and target.rewrite is not None and target.rewrite.path:
         raise ConfigError("the url has a path already", ("rewrite", "path"))
-    return Target(url.origin, url.path.encode("ascii") or None, target.weight, made)
+    path = url.path.encode("ascii") or None
+    return Target(url.origin, path, target.weight, made, index, gray, when, hold)
 
 
 # Forwarding ---------------------------------------------------------------------------------------------------------

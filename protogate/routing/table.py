@@ -144,6 +144,7 @@ class Router:
     @ivar rules: all rules for this gateway, in the order in which they decide.
     @ivar clusters: upstream names and origins that are used (an origin holds C{://}), each with the path of its first
         use in the configuration.
+    @ivar releases: of entries with targets for a part of the requests, or that may be taken back; as in the file.
     @ivar warnings: what is not wrong but surely not meant, e.g. rules that can never match; each with its path, and
         never raised.
     """
@@ -171,11 +172,18 @@ class Router:
         self._none = len(self._candidates)
         self.rules = tuple(dict.fromkeys(candidate.rule for candidate in self._candidates))
         self.clusters = _clusters(self.rules)
+        self.releases = tuple(
+            route.release
+            for rule in sorted(self.rules, key=_index)
+            for route in rule.routes
+            if route.release is not None
+        )
         self._sources = _indexed(self._candidates)
         self.warnings: list[ConfigError] = [
             *_zoneless(self._elsewhere, gateway),
             *shadowed(self._candidates),
             *_idle(self.rules),
+            *_vain(self.rules),
         ]
 
     def route(self, exchange: Exchange) -> Route | None:
@@ -355,6 +363,26 @@ def _idle(rules: Iterable[Rule]) -> Iterable[ConfigError]:
                 )
             elif route.condition is None:
                 final = route
+
+
+def _vain(rules: Iterable[Rule]) -> Iterable[ConfigError]:
+    """What a release says to no effect."""
+    for rule in sorted(rules, key=_index):
+        for route in rule.routes:
+            path = ("routes", rule.index, "routes", route.index)
+            release = route.release
+            if release is None:
+                continue
+            for target in release.judged:
+                if target is release.gray and release.percent >= 100:
+                    yield ConfigError(
+                        f'rule "{rule.name}": {target.name} gets everything, and hold has nothing to compare it with',
+                        (*path, "targets", target.index, "hold"),
+                    )
+
+
+def _index(rule: Rule) -> int:
+    return rule.index
 
 
 def _gone(reason: str) -> Abort:
