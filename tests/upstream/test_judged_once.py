@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fake_upstream import Time
+from polls import Nowhere
 from test_health import GET, Server
 
 from protogate.testing.boards import Boards
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.reactor import MemoryReactor
 from protogate.upstream.endpoint import Endpoint, place
+from protogate.upstream.pool import Pool
 from protogate.upstream.verdicts import Verdicts, where
 
 HOSTS = ("192.0.2.1", "192.0.2.2")
@@ -221,7 +224,7 @@ class Recorded:
 
 
 def endpoint(url: str) -> Endpoint:
-    return Endpoint(place(url), None)  # type: ignore[arg-type]
+    return Endpoint(place(url), Pool(Nowhere(), Time().context))
 
 
 class Judged:
