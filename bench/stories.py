@@ -31,14 +31,17 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from diary import Diary, Page
 from processes import Process, binary, cells, free_port, settings, stage, until
 
+GONE: Final = 0.5
+"""Seconds that a server that was killed stays away after it was found out."""
 AWAY: Final = 1.5
-"""Seconds that a server stays away after it was found out: longer than any answer is waited for."""
+"""And one that stands still: longer than any answer is waited for."""
 MARGIN: Final = 0.15
 """Seconds in which what one process has found out is known to all of them, and to us."""
 JUDGES: Final[dict[str, dict[str, Any]]] = {
@@ -47,7 +50,7 @@ JUDGES: Final[dict[str, dict[str, Any]]] = {
         "timeouts": {"connect": "500ms", "responseHead": "1s"},
     },
     "outliers": {
-        "outliers": {"consecutive": 3, "ejection": "2s", "maxEjection": "2s", "ramp": "1s", "minRequests": 100000},
+        "outliers": {"consecutive": 3, "ejection": "2s", "maxEjection": "2s", "ramp": "500ms", "minRequests": 100000},
         "timeouts": {"connect": "500ms", "responseHead": "500ms"},
     },
 }
@@ -259,12 +262,14 @@ class Stage:
         until(f"{what}; the gateway says\n{self._log.read_text()[-3000:]}", holds, 30)
         return time.time()
 
-    def sudden(self, name: str, server: Server, do: Callable[[], object], undo: Callable[[], object]) -> Scene:
+    def sudden(
+        self, name: str, server: Server, do: Callable[[], object], undo: Callable[[], object], away: float
+    ) -> Scene:
         """Something that the gateway has to find out."""
         held, begun = server.connections(), time.time()
         do()
         found = self._when(f"{name} is found out", lambda: self.share(server) == 0)
-        time.sleep(AWAY)
+        time.sleep(away)
         undo()
         back = time.time()
         over = self._when(f"{name}: it is back", lambda: self.share(server) == 1)
@@ -272,13 +277,12 @@ class Stage:
 
     def killed(self, server: Server) -> Scene:
         """SIGKILL."""
-        return self.sudden("killed", server, server.kill, server.start)
+        return self.sudden("killed", server, server.kill, server.start, GONE)
 
     def frozen(self, server: Server) -> Scene:
         """SIGSTOP."""
-        return self.sudden(
-            "stands still", server, lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT)
-        )
+        stop, go = (partial(server.signal, number) for number in (signal.SIGSTOP, signal.SIGCONT))
+        return self.sudden("stands still", server, stop, go, AWAY)
 
     def restarted(self, server: Server) -> Scene:
         """Stopped as it wants to be, and started again; whether that is found out does not matter."""
@@ -286,17 +290,17 @@ class Stage:
         server.quit()
         server.start()
         back = time.time()
-        time.sleep(1)
+        time.sleep(0.7)
         over = self._when("it is back", lambda: self.share(server) == 1)
         return Scene(f"{server.name}: restarted in order", begun, 0.0, back, over, held)
 
 
 def told(way: str, scenes: Sequence[Scene], pages: Sequence[Page]) -> list[Figure]:
-    """What clients saw of each scene: of what was due from its begin to the next one."""
+    """What clients saw of each scene: of what was under way, or began, from its begin to the next one's."""
     figures = []
     ends = [scene.begun for scene in scenes[1:]] + [float("inf")]
     for scene, end in zip(scenes, ends, strict=True):
-        of = [page for page in pages if page.due + page.took >= scene.begun and page.due < end]
+        of = [page for page in pages if scene.begun <= page.due + page.took < end]
         failed = [page for page in of if not page.well]
         late = [page for page in failed if scene.found and scene.found + MARGIN <= page.due < scene.back]
         well = sorted(page.took for page in of if page.well)
