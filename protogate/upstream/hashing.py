@@ -74,6 +74,7 @@ class Hash(Choice):
         self._bound, self._count = bound, count
         self._shares = {endpoint: share for endpoint, share in shares if share}
         self._total = sum(self._shares.values())
+        self._pools = [endpoint.pool for endpoint in self._shares]
         self._weighted = Weighted(shares, random)
         self._chance = random.random
         tried = {each for each in self._shares if 0.0 < each.share <= TRY}
@@ -98,7 +99,10 @@ class Hash(Choice):
                 return home
         if endpoint is None or not self._bound or not endpoint.pool.load or len(self.those) < 2:
             return endpoint
-        most = self._bound * (sum([each.pool.load for each in self._shares]) + 1) / self._total
+        under_way = 1  # this one
+        for pool in self._pools:
+            under_way += pool.load
+        most = self._bound * under_way / self._total
         if self._room(endpoint, most):
             return endpoint
         self._count("hash_overflow")
