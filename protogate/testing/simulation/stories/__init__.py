@@ -19,6 +19,7 @@ from protogate.testing.simulation.stories import (
     fallbacks,
     judges,
     modules,
+    overload,
 )
 from protogate.testing.simulation.story import Teller
 
@@ -29,6 +30,7 @@ STORIES: Final[tuple[Teller, ...]] = (
     *balance.STORIES,
     *again.STORIES,
     *modules.STORIES,
+    *overload.STORIES,
     *fallbacks.STORIES,
     *anything.STORIES,
 )
