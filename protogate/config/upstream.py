@@ -85,6 +85,8 @@ class PoolSettings(Model, frozen=True, kw_only=True):
     """Requests after which a connection is not used again; 0 = no end."""
     queue: Count = 1024
     """Requests that may wait for a connection of one endpoint."""
+    standing: Seconds = Seconds(0)
+    """A queue that was never empty for so long: then the newest is served first, and nobody waits longer; 0 = off."""
 
 
 class HealthCheck(Model, frozen=True, kw_only=True):
@@ -190,8 +192,8 @@ class Retry(Model, frozen=True, kw_only=True):
 
     attempts: Annotated[int, Meta(ge=1, le=10)] = 3
     """In all; 1 = nothing is sent again."""
-    on: tuple[Literal["reset", "timeout"], ...] = ()
-    """Further reasons: the connection was lost before the answer's head; an upstream's clock ran out."""
+    on: tuple[Literal["reset", "timeout", "unavailable"], ...] = ()
+    """Further reasons: the connection was lost before the answer's head; a clock ran out; a call (gRPC) says so."""
     statuses: Statuses | None = None
     """Answers that are reasons, e.g. 502-504; without it none."""
     methods: tuple[str, ...] = ("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE")

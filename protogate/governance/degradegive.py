@@ -43,7 +43,6 @@ FAILURES: Final = 500
 """Status from which on another upstream has failed, too."""
 _ABOUT: Final = CONDITIONS | {b"range", b"if-range"}
 _FRESH: Final = frozenset((b"cache-control", b"expires", b"pragma", b"cdn-cache-control", b"surrogate-control"))
-_MARKS: Final = ("chosen", "connected", "sent", "answered", "dns", "connect", "tls", "reused", "address")
 REPLAY: Final = 64 * 1024
 """Bytes of a request body that are kept for it."""
 
@@ -157,8 +156,7 @@ class Resent:
         """The other upstream's answer counts: @param ledger: of the exchange, is to tell of it."""
         other = self.ledger
         if other is not None:
-            for mark in _MARKS:
-                setattr(ledger, mark, getattr(other, mark))
+            ledger.adopt(other)
             ledger.attempts += other.attempts
 
     def release(self) -> None:

@@ -22,12 +22,12 @@ import msgspec
 
 from protogate.errors import Abort
 from protogate.exchange.problem import kind
-from protogate.observe.schema import NOTHING, Durations, Record
+from protogate.observe.schema import NOTHING, Durations, Earlier, Record
 from protogate.uri import only
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
-    from protogate.exchange.ledger import Ledger
+    from protogate.exchange.ledger import Ledger, Past
 
 TARGET: Final = 2048
 """Bytes of a target that are kept."""
@@ -91,6 +91,9 @@ def record(exchange: Exchange, wall: float | None = None) -> Record:
     identity = exchange.identity
     if identity is not None:
         made.user, made.auth = _text(identity.user.encode("utf-8", "replace"), SHORT), identity.scheme
+    past = ledger.past
+    if past is not None:
+        _look_back(made, past, ledger)
     if reason is not None:
         _explain(made, reason)
     return made
@@ -145,13 +148,27 @@ def _encode(made: Record) -> bytes:
 
 
 def _explain(made: Record, reason: Abort) -> None:
-    text = reason.reason
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")  # it may quote what is no text
-    made.error = text if len(text) <= REASON else text[:REASON] + CUT
+    made.error = _quoted(reason.reason, REASON)
     made.who = reason.who.value
     made.phase = "" if reason.phase is None else reason.phase.value
     made.proxy_error = kind(reason)
+
+
+def _look_back(made: Record, past: Past, ledger: Ledger) -> None:
+    none = NOTHING
+    made.earlier = [
+        Earlier(each.address, each.status, _quoted(each.why, SHORT), _ms(each.seconds, none)) for each in past.attempts
+    ]
+    made.hedge = past.hedged
+    made.ms.gateway = _ms(past.asked - ledger.head, none)
+    made.ms.earlier = _ms(ledger.chosen - past.asked, none)
+
+
+def _quoted(text: str, limit: int) -> str:
+    """A reason, bounded."""
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")  # it may quote what is no text
+    return text if len(text) <= limit else text[:limit] + CUT
 
 
 _PRINTABLE: Final = only(*range(32, 127))

@@ -36,6 +36,21 @@ class Durations(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     connect: float = NOTHING
     tls: float = NOTHING
     """Parts of C{queue}, when a connection was made for this very request."""
+    earlier: float = NOTHING
+    """Between C{gateway} and C{queue}: attempts before the last, and the pauses behind them."""
+
+
+class Earlier(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
+    """An attempt whose answer is not the one that was passed on."""
+
+    address: str
+    """Of the endpoint."""
+    status: int = 0
+    """What it answered."""
+    error: str = ""
+    """What it came to, for operators."""
+    ms: float = NOTHING
+    """How long it took."""
 
 
 class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
@@ -97,3 +112,7 @@ class Record(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """Who was authenticated."""
     auth: str = ""
     """How."""
+    earlier: list[Earlier] | None = None
+    """What came of the attempts before the last, or beside it."""
+    hedge: bool = False
+    """The answer is that of a second attempt, which was made while the first took long."""

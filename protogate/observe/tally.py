@@ -40,7 +40,7 @@ class Tally:
         head = ledger.head or end  # there was none
         self.total.observe(end - (ledger.first or head))
         if chosen:
-            self.gateway.observe(chosen - head)
+            self.gateway.observe((chosen if ledger.past is None else ledger.past.asked) - head)
             self.upstream.observe((ledger.answered or end) - chosen)
         else:
             self.gateway.observe(end - head)

@@ -52,6 +52,10 @@ class EndpointBreakers(Judge):
         left = first.left(self.office.wheel.now())
         return fail(refusal(f"upstream {self.office.name}, every endpoint", first.why, left))
 
+    def again(self, endpoint: Endpoint) -> bool:
+        """Whether one more attempt may be made there, on top of what L{handle} lets through."""
+        return not _shut(endpoint)
+
 
 class UpstreamBreaker:
     """One for all of an upstream; see L{Judge} for what its methods are."""
@@ -120,6 +124,10 @@ class UpstreamBreaker:
             return answer.addBoth(self._probed)
         door.under -= 1
         return answer
+
+    def again(self, endpoint: Endpoint) -> bool:
+        """As L{EndpointBreakers.again}: not while it is open, which may be what that request has led to."""
+        return self.circuit.breaker.state is not State.OPEN
 
     def _probed(self, result: object) -> object:
         self.circuit.door.under -= 1

@@ -40,7 +40,7 @@ from protogate.upstream.election import Election
 from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
 from protogate.upstream.hedges import Hedges
-from protogate.upstream.outcome import FAILED, Outcome, answered, failed
+from protogate.upstream.outcome import Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.race import Race
 from protogate.upstream.refusal import gone, unwell
@@ -244,10 +244,10 @@ class Cluster:
 
     def _begin(self, request: Request) -> Response | Deferred[Response]:
         """Whoever guards this upstream lets it through."""
-        self._asked += 1
         endpoint = self._election.pick(request)
         if endpoint is None:
             return self._nobody(request)
+        self._asked += 1
         self.mark(request, endpoint)
         hedges = self._hedges
         if hedges is not None and hedges.fits(request):
@@ -303,10 +303,6 @@ class Cluster:
         """L{Wheel.timer}."""
         return self._context.wheel.timer(function)
 
-    def overdue(self, endpoint: Endpoint, seconds: float) -> None:
-        """An attempt took longer than it may, and is about to be given up."""
-        self.ended(endpoint, FAILED, seconds)
-
     def mark(self, request: Request, endpoint: Endpoint) -> None:
         """Note that this endpoint is asked."""
         ledger = request.ledger
@@ -321,8 +317,14 @@ class Cluster:
             request.authority = endpoint.place.authority
 
     def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
-        """The next endpoint that was not tried, or None."""
-        return self._election.other(request, tried)
+        """The next endpoint that was not tried, and that no breaker keeps from another attempt; or None."""
+        endpoint = self._election.other(request, tried)
+        return endpoint if endpoint is not None and self.may(endpoint) else None
+
+    def may(self, endpoint: Endpoint) -> bool:
+        """Whether breakers let one more attempt there, on top of those that requests begin with."""
+        guard = self._watch.breakers
+        return guard is None or guard.again(endpoint)
 
     def broken(self, address: str, reason: Abort) -> None:
         """An answer of the endpoint there broke off after its head."""

@@ -44,6 +44,21 @@ FAILURES: Final = frozenset((b"2", b"13", b"14", b"15"))
 """UNKNOWN, INTERNAL, UNAVAILABLE, DATA_LOSS; what is left is said of the request, or up to the client: its deadline."""
 
 
+UNAVAILABLE: Final = b"14"
+"""Of those, what may be asked again."""
+
+
+def unavailable(response: Response) -> bool:
+    """Whether an answer says of its call that there is nobody for it right now."""
+    return response.body is None and response.headers.get(CALL) == UNAVAILABLE
+
+
+def said(response: Response) -> str:
+    """What an answer that is not passed on said, beside its status; empty = nothing."""
+    call = None if response.body is not None else response.headers.get(CALL)
+    return "" if call is None else f"{CALL.decode()} {call.decode('latin-1')}"
+
+
 def answered(response: Response) -> Outcome:
     """Of an answer whose head came."""
     if response.status >= 500:

@@ -5,6 +5,9 @@ Rules
 - The head that comes first is the answer; the other attempt is cancelled in the same moment, which its codec tells the
   upstream.  While one is under way, a failure of the other is not passed on.
 - The second attempt is a single one: it is not sent again.  The first goes its own way (L{protogate.upstream.trial}).
+  What C{perTry} says holds for both.
+- How long a first attempt took at least that was given up counts among the answers, or each quantile would be of those
+  only that were quicker than the one before.
 - What interim responses there are come from the first.
 - Cancelling the answer cancels both.
 """
@@ -16,10 +19,12 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from protogate.errors import UPSTREAM, Abort, Phase, timeout
 from protogate.exchange.ledger import Ledger
 from protogate.message import Headers, Request, Response
 from protogate.promise import waits
 from protogate.upstream.hedges import Hedges
+from protogate.upstream.outcome import FAILED, WELL
 
 if TYPE_CHECKING:
     from protogate.upstream.cluster import Cluster
@@ -31,12 +36,15 @@ class Race:
     """One request and its two attempts."""
 
     __slots__ = (
+        "_began",
         "_cluster",
         "_done",
         "_endpoint",
         "_failure",
         "_first",
         "_hedges",
+        "_other",
+        "_overdue",
         "_request",
         "_second",
         "_timer",
@@ -46,6 +54,8 @@ class Race:
     def __init__(self, cluster: Cluster, request: Request, hedges: Hedges) -> None:
         self._cluster, self._request, self._hedges = cluster, request, hedges
         self._endpoint: Endpoint | None = None
+        self._other: Endpoint | None = None
+        self._began, self._overdue = 0.0, False
         self._first: Deferred[Response] | None = None
         self._second: Deferred[Response] | None = None
         self._done: Deferred[Response] | None = None
@@ -59,6 +69,7 @@ class Race:
 
         @param delay: seconds until the second.
         """
+        self._began = self._cluster.now()
         first = self._cluster.attempt(self._request, endpoint)
         if not waits(first):
             return first
@@ -72,11 +83,14 @@ class Race:
         return done
 
     def _hedge(self) -> None:
-        """It takes long."""
-        cluster, request, endpoint = self._cluster, self._request, self._endpoint
-        if self._first is None or request.gone is not None or endpoint is None:
+        """It takes long; or the second attempt does."""
+        cluster, request = self._cluster, self._request
+        if self._twin is not None:
+            self._cut_off()
             return
-        other = cluster.other(request, [endpoint])
+        if self._first is None or request.gone is not None:
+            return
+        other = self._elsewhere()
         if other is None:
             return
         if not cluster.spend_on(self._hedges.budget):
@@ -85,20 +99,44 @@ class Race:
         cluster.count("hedge_sent")
         if request.ledger is not None:
             request.ledger.attempts += 1  # whatever comes of it
-        twin = self._twin = _twin(request)
+        twin, self._other = _twin(request), other
+        self._twin = twin
         cluster.mark(twin, other)
         second = cluster.ask(twin, other)
         if not waits(second):
             self._won(second)
             return
         self._second = second
+        each = cluster.retries.each
+        if each and self._timer is not None:
+            self._timer.set(each)
         second.addCallbacks(self._answered_too, self._failed_too)
+
+    def _elsewhere(self) -> Endpoint | None:
+        """Somebody who is not asked already: the first attempt may be at another endpoint than it began with."""
+        cluster, request, ledger = self._cluster, self._request, self._request.ledger
+        assert self._endpoint is not None
+        asked = [self._endpoint]
+        other = cluster.other(request, asked)
+        if other is not None and ledger is not None and ledger.address == other.address:
+            asked.append(other)
+            other = cluster.other(request, asked)
+        return other
+
+    def _cut_off(self) -> None:
+        """The second attempt takes longer than one may."""
+        second = self._second
+        if second is not None:
+            self._overdue = True
+            second.cancel()
 
     def _answered(self, response: Response) -> None:
         self._first = None
         if self._done is None:
             _stop(response)  # cancelled, but the answer had been on its way
             return
+        if self._second is not None:
+            self._beside("the first attempt was quicker")
         self._finish(response)
 
     def _answered_too(self, response: Response) -> None:
@@ -110,14 +148,17 @@ class Race:
 
     def _won(self, response: Response) -> None:
         """The second attempt was quicker."""
-        self._cluster.count("hedge_won")
-        request, twin = self._request, self._twin
+        cluster, request, twin, failure = self._cluster, self._request, self._twin, self._failure
         assert twin is not None
+        cluster.count("hedge_won")
         ledger, other = request.ledger, twin.ledger
         if ledger is not None and other is not None:
-            ledger.connected, ledger.sent, ledger.answered = other.connected, other.sent, other.answered
-            ledger.dns, ledger.connect, ledger.tls = other.dns, other.connect, other.tls
-            ledger.reused, ledger.address = other.reused, other.address
+            ledger.given_up(cluster.now(), "the second attempt was quicker" if failure is None else _why(failure))
+            ledger.adopt(other)
+            if ledger.past is not None:
+                ledger.past.hedged = True
+        request.authority = twin.authority
+        self._outlasted()
         self._finish(response)
 
     def _failed(self, failure: Failure) -> None:
@@ -131,13 +172,35 @@ class Race:
 
     def _failed_too(self, failure: Failure) -> None:
         self._second = None
-        if self._done is not None and self._first is None:
+        cluster, other = self._cluster, self._other
+        if self._overdue and other is not None:
+            each = cluster.retries.each
+            cluster.ended(other, FAILED, each)
+            failure = Failure(timeout(Phase.RESPONSE_HEAD, UPSTREAM, each))
+        if self._done is None:
+            return
+        self._beside(_why(failure))
+        if self._first is None:
             self._end(self._failure or failure)
 
     def _cancelled(self, _: Deferred[Response]) -> None:
         """The client left."""
         self._done = None
+        if self._second is not None:
+            self._beside("no answer either")
+            self._outlasted()
         self._quit()
+
+    def _beside(self, why: str) -> None:
+        """Note what became of the second attempt."""
+        ledger, twin = self._request.ledger, self._twin
+        if ledger is not None and twin is not None and twin.ledger is not None:
+            ledger.beside(twin.ledger, self._cluster.now(), why)
+
+    def _outlasted(self) -> None:
+        """The first attempt is given up, and would have taken longer."""
+        if self._first is not None and self._endpoint is not None:
+            self._hedges.ended(self._endpoint, WELL, self._cluster.now() - self._began)
 
     def _end(self, failure: Failure) -> None:
         done, self._done = self._done, None
@@ -180,6 +243,11 @@ def _twin(request: Request) -> Request:
     twin.service, twin.key, twin.deadline = request.service, request.key, request.deadline
     twin.ledger = Ledger() if request.ledger is None else Ledger(request.ledger.head)
     return twin
+
+
+def _why(failure: Failure) -> str:
+    reason = failure.value
+    return reason.reason if isinstance(reason, Abort) else type(reason).__name__
 
 
 def _stop(response: Response) -> None:

@@ -14,9 +14,12 @@ from protogate.config.health import statuses
 from protogate.errors import ConfigError
 from protogate.interfaces import IBody
 from protogate.message import Request, Response
+from protogate.upstream.outcome import unavailable
 
 IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """RFC 9110, 9.2.2."""
+PUSHBACK: Final = b"grpc-retry-pushback-ms"
+"""In which a call's answer says when it may be tried again; what is no number means: not at all (gRPC, A6)."""
 
 
 def verify(upstreams: Iterable[model.Upstream]) -> None:
@@ -50,6 +53,7 @@ class Retries:
     @ivar attempts: in all.
     @ivar reset: whether that the answer's head did not come is a reason.
     @ivar timeout: whether a clock of the upstream that ran out is.
+    @ivar unavailable: whether an answer that says of its call that nobody is available is.
     @ivar statuses: of answers that are.
     @ivar methods: whose requests may be sent again when the upstream may have seen them.
     @ivar each: seconds that one attempt may take to its head; 0.0 = as long as its clocks say.
@@ -57,22 +61,44 @@ class Retries:
     @ivar early: whether attempts are watched from the first one on.
     """
 
-    __slots__ = ("_first", "_most", "attempts", "buffer", "each", "early", "methods", "reset", "statuses", "timeout")
+    __slots__ = (
+        "_first",
+        "_most",
+        "attempts",
+        "buffer",
+        "each",
+        "early",
+        "methods",
+        "reset",
+        "statuses",
+        "timeout",
+        "unavailable",
+    )
 
     def __init__(self, config: model.Retry) -> None:
         self.attempts = int(config.attempts)
         self.reset, self.timeout = "reset" in config.on, "timeout" in config.on
+        self.unavailable = "unavailable" in config.on
         self.statuses = statuses(config.statuses) if config.statuses else frozenset()
         self.methods = frozenset(method.encode("ascii") for method in config.methods)
         self.each, self.buffer = float(config.per_try), int(config.buffer)
         self._first, self._most = float(config.backoff), float(config.max_backoff)
-        self.early = self.attempts > 1 and (bool(self.statuses) or self.each > 0.0)
+        self.early = self.attempts > 1 and (bool(self.statuses) or self.unavailable or self.each > 0.0)
 
     def keeps(self, request: Request, body: IBody) -> bool:
         """Whether it is worth keeping this body for another attempt."""
         if request.method not in self.methods or request.upgrade is not None or body.attached or self.attempts == 1:
             return False
         return body.length is None or body.length <= self.buffer
+
+    def failed(self, response: Response) -> bool:
+        """Whether an answer is a reason; where a call is told not to be tried again by who answered, it is none."""
+        if response.status in self.statuses:
+            return True
+        if not self.unavailable or not unavailable(response):
+            return False
+        pushed = response.headers.get(PUSHBACK)
+        return pushed is None or self._soon(pushed, 1000.0)
 
     def pause(self, failures: int, random: Random) -> float:
         """
@@ -84,9 +110,10 @@ class Retries:
     def patient(self, response: Response) -> bool:
         """Whether who answered so may be asked again soon: it does not want to be left alone for longer than that."""
         after = response.headers.get(b"retry-after")
-        if after is None:
-            return True
-        return after.isdigit() and len(after) < 6 and int(after) <= self._most
+        return after is None or self._soon(after, 1.0)
+
+    def _soon(self, after: bytes, unit: float) -> bool:
+        return after.isdigit() and len(after) < 9 and int(after) <= self._most * unit
 
 
 USUAL: Final = Retries(model.Retry())

@@ -9,16 +9,20 @@ A request that may need another attempt.
     the connection was lost before the head         C{on} has reset; C{methods}           another, or same yes
     a clock of the upstream ran out                 C{on} has timeout; C{methods}         another, or same yes
     an answer with one of C{statuses}               C{methods}                            another, or same yes
+    an answer that says it is not available (RPC)   C{on} has unavailable; C{methods}     another, or same yes
 
 and always only while the body is whole: None, not attached, or kept by a Replay.  There are C{attempts} in all.
 
 Rules
 - An endpoint that could not be connected to is not tried a second time: the connector went through all its addresses.
   A request whose queue clock ran out has waited enough and is not queued again.
+- Whom a circuit breaker refuses is not asked, be it the one who was asked before; nor is somebody asked behind a pause
+  who was found not to be well meanwhile, while there is another one.
 - What an upstream that fails every time is sent on top is held to a budget (L{protogate.upstream.budget}).  That nobody
   could be connected to costs nothing of it: nothing was sent.
 - A pause comes before each attempt that the budget is asked for; but not where a connection was most likely closed
   while idle, nor for the first time that a request is refused unread: whoever refuses so is mostly about to go.
+- What an attempt came to that is not the last stands in the ledger.
 - Of an answer that is not passed on the body is stopped.  A client that left, or whose time is over, is never followed:
   cancelling the answer ends pause and attempt alike.
 """
@@ -35,6 +39,8 @@ from protogate.errors import ALWAYS, IDEMPOTENT, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IBody
 from protogate.message import Request, Response
 from protogate.promise import waits
+from protogate.upstream.outcome import FAILED, said
+from protogate.upstream.refusal import unwell
 
 if TYPE_CHECKING:
     from protogate.upstream.cluster import Cluster
@@ -50,6 +56,7 @@ class Trial:
 
     __slots__ = (
         "_attempts",
+        "_began",
         "_body",
         "_cluster",
         "_current",
@@ -64,13 +71,16 @@ class Trial:
         "_retries",
         "_timer",
         "_tried",
+        "_unreached",
     )
 
     def __init__(self, cluster: Cluster, request: Request) -> None:
         self._cluster, self._request, self._retries = cluster, request, cluster.retries
         self._tried: list[Endpoint] = []
+        self._unreached: list[Endpoint] = []
         self._attempts = 1
         self._failures = 0
+        self._began = 0.0
         self._renewed = self._overdue = self._fresh = False
         self._body: IBody | None = None
         self._replay: Replay | None = None
@@ -88,30 +98,42 @@ class Trial:
 
     def failed(self, failure: Failure, endpoint: Endpoint) -> Response | Failure | Deferred[Response]:
         """An attempt failed: another one, or the failure."""
-        reason = failure.value
+        reason, cluster = failure.value, self._cluster
         self._current = None
         if self._overdue:
             self._overdue = False
-            reason = timeout(Phase.RESPONSE_HEAD, UPSTREAM, self._retries.each)
-            failure = Failure(reason)
+            failure = self._cut_off(endpoint)
+            reason = failure.value
         self._tried.append(endpoint)
         if not isinstance(reason, Abort) or not self._may(reason):
             return self._final(failure)
         ledger = self._request.ledger
         connected = ledger is not None and ledger.connected != 0.0
         if reason.retry is ALWAYS and not connected:
-            following = self._cluster.other(self._request, self._tried)
-            return self._final(failure) if following is None else self._again(following, False)
-        if reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
-            self._renewed = True
-            following = self._cluster.other(self._request, self._tried) if endpoint.pool.draining else endpoint
-            return self._final(failure) if following is None or not self._afforded() else self._again(following, True)
-        following = self._charged(endpoint, True, False)
+            self._unreached.append(endpoint)
+            following = cluster.other(self._request, self._tried)
+            at_once = True
+        elif reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
+            self._renewed = self._fresh = at_once = True
+            following = endpoint if self._asks(endpoint) else cluster.other(self._request, self._tried)
+            if following is not None and not self._afforded():
+                following = None
+        else:
+            following = self._charged(endpoint, True, False)
+            at_once = reason.retry is ALWAYS and self._failures == 1
         if following is None:
             return self._final(failure)
-        if reason.retry is ALWAYS and self._failures == 1:
-            return self._again(following, self._fresh)
-        return self._paused(following)
+        if ledger is not None:
+            ledger.given_up(cluster.now(), reason.reason)
+        return self._again(following) if at_once else self._paused(following)
+
+    def _cut_off(self, endpoint: Endpoint) -> Failure:
+        """It took longer than one attempt may."""
+        cluster, ledger = self._cluster, self._request.ledger
+        # Who waited until others were over says nothing of the endpoint.
+        if (ledger is not None and ledger.connected != 0.0) or endpoint.pool.stats().connecting:
+            cluster.ended(endpoint, FAILED, cluster.now() - self._began)
+        return Failure(timeout(Phase.RESPONSE_HEAD, UPSTREAM, self._retries.each))
 
     def _may(self, reason: Abort) -> bool:
         request, body, retries = self._request, self._request.body, self._retries
@@ -143,17 +165,19 @@ class Trial:
         cluster = self._cluster
         following = cluster.other(self._request, self._tried)
         self._fresh = fresh and following is None
-        if following is None:  # all were tried: from the beginning
-            self._tried = [endpoint]
+        if following is None:  # all were tried: from the beginning, but for whom nobody can connect to
+            self._tried = [*self._unreached, endpoint]
             following = cluster.other(self._request, self._tried)
-        if following is None and not alone and not endpoint.pool.draining:
+        if following is None and not alone and self._asks(endpoint):
             following = endpoint
-        if following is None:
-            return None
-        if not self._afforded():
+        if following is None or not self._afforded():
             return None
         self._failures += 1
         return following
+
+    def _asks(self, endpoint: Endpoint) -> bool:
+        """Whether one that was asked may be asked again."""
+        return not endpoint.pool.draining and self._cluster.may(endpoint)
 
     def _afforded(self) -> bool:
         if self._cluster.spend():
@@ -183,28 +207,33 @@ class Trial:
             pause.callback(None)
         elif current is not None and self._endpoint is not None:
             self._overdue = True
-            self._cluster.overdue(self._endpoint, self._retries.each)
             current.cancel()
 
     def _woken(self, _: Deferred[None]) -> None:
         self._pause = None
 
-    def _resumed(self, _: None) -> Response | Deferred[Response]:
-        endpoint = self._endpoint
+    def _resumed(self, _: None) -> Response | Failure | Deferred[Response]:
+        endpoint, cluster = self._endpoint, self._cluster
         assert endpoint is not None
-        return self._again(endpoint, self._fresh)
+        if not endpoint.up or not self._asks(endpoint):
+            other = cluster.other(self._request, self._tried)
+            if other is not None:
+                endpoint = other
+            elif not self._asks(endpoint):
+                return self._final(Failure(unwell(endpoint.address)))
+        return self._again(endpoint)
 
     def _left(self, failure: Failure) -> Failure:
         return self._final(failure)
 
-    def _again(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
+    def _again(self, endpoint: Endpoint) -> Response | Deferred[Response]:
         self._attempts += 1
         ledger = self._request.ledger
         if ledger is not None:
-            ledger.connected = ledger.sent = ledger.answered = ledger.dns = ledger.connect = ledger.tls = 0.0
-            ledger.chosen, ledger.reused = 0.0, False
+            ledger.again()
         self._cluster.count("retry_sent")
         self._cluster.mark(self._request, endpoint)
+        fresh, self._fresh = self._fresh, False
         return self._ask(endpoint, fresh)
 
     def _ask(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
@@ -214,23 +243,25 @@ class Trial:
             return self._answered(answer, endpoint)
         each = self._retries.each
         if each:
-            self._current = answer
+            self._current, self._began = answer, self._cluster.now()
             self._clock().set(each)
         answer.addCallbacks(self._answered, self.failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
         return answer
 
     def _answered(self, response: Response, endpoint: Endpoint) -> Response | Deferred[Response]:
         retries = self._retries
-        self._current = None
-        if response.status in retries.statuses and self._attempts < retries.attempts and self._whole():
+        self._current, self._overdue = None, False  # it may have come in the same moment
+        if self._attempts < retries.attempts and retries.failed(response) and self._whole():
             self._tried.append(endpoint)
             following = self._charged(endpoint, False, not retries.patient(response))
             if following is not None:
                 body, response.body = response.body, None
                 if body is not None:
                     body.stopProducing()
+                ledger = self._request.ledger
+                if ledger is not None:
+                    ledger.given_up(self._cluster.now(), said(response), response.status)
                 return self._paused(following)
-        self._overdue = False  # it came in the same moment
         self._release()
         return response
 
