@@ -7,6 +7,7 @@ Rules
 - Connecting belongs to the pool, not to the request that caused it: a cancelled request leaves the queue, and the
   connection serves the next one.
 - First come, first served, and the connection used last is used next, so that those not needed grow old and are closed.
+  Where there is no end of those who come, the newest is next: L{protogate.upstream.standing}.
 - One attempt until a connection has shown what it can carry, then as many as the queue needs.
 - Who must have a fresh connection shares it with others who must, as far as it carries them: one that closes under many
   requests, or refuses them, is not followed by as many.
@@ -40,6 +41,7 @@ from protogate.interfaces import IClientConnection, IService
 from protogate.message import Peer, Request, Response
 from protogate.upstream.link import Gate, Link, note, tell
 from protogate.upstream.refusal import full, gone, queued
+from protogate.upstream.standing import Standing
 
 _log = Logger()
 
@@ -109,6 +111,7 @@ class Pool:
         self._waiting: OrderedDict[Gate, None] = OrderedDict()
         self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
         self._of: dict[bytes, dict[Link, None]] = {}  # those with a preface, by that
+        self._standing = Standing()
         self._room = 0  # connections that are being closed for those
         self._each = 0  # capacity of the newest connection; 0 = not known
         self._several = False  # whether a connection has carried more than one request at a time
@@ -179,12 +182,17 @@ class Pool:
         if len(self._waiting) + len(self._fresh) >= self.settings.queue:
             self._context.count("queue_full")
             return fail(full(self.name, self.settings.queue))
-        limit = self._context.timeouts.queue
-        gate = Gate(self, request, self._wheel.now() + limit if limit else inf, preface)
+        limit, now, standing = self._context.timeouts.queue, self._wheel.now(), self._standing
+        span = self.settings.standing
+        if not self._waiting and not self._fresh:
+            standing.begin(now)
+        if standing.on:
+            limit = standing.limit(limit, span)
+        gate = Gate(self, request, now + limit if limit else inf, preface)
         answer: Deferred[Response] = gate.addCallback(self._give, request)
         queue[gate] = None
-        if limit and not self._clock.active:
-            self._clock.set(limit)
+        if (limit or span) and not self._clock.active:
+            self._clock.set(min(limit or span, span or limit))
         if len(self._fresh) > self._carried(self._room):
             self._evict()
         self._grow()
@@ -283,9 +291,9 @@ class Pool:
         self._grow()
 
     def _ready(self, link: Link, connection: IClientConnection) -> None:
-        waiting = self._waiting
+        waiting, newest = self._waiting, self._standing.on
         while waiting and connection.capacity > 0:
-            self._pass(waiting.popitem(last=False)[0], link)
+            self._pass(waiting.popitem(last=newest)[0], link)
         if connection.capacity > 0:
             if len(self._fresh) > self._carried(self._room):
                 self._replace(link, connection)
@@ -361,6 +369,7 @@ class Pool:
     def _quiet(self) -> None:
         if not self._waiting and not self._fresh:
             self._clock.clear()
+            self._standing.on = False
 
     def _clock_is_late(self) -> bool:
         """Whether a request has waited too long that was spared because a connection was being made for it."""
@@ -368,7 +377,10 @@ class Pool:
 
     def _late(self) -> None:
         """The queue clock: for whoever waits longest."""
-        now, nearest = self._wheel.now(), inf
+        now, limit = self._wheel.now(), self._context.timeouts.queue
+        nearest = self._stand(now) if self.settings.standing else inf
+        if self._standing.on:
+            limit = self._standing.limit(limit, self.settings.standing)
         spared = (len(self._attempts) - self._own) * max(self._each, 1)
         late: list[Gate] = []
         for queue, first in ((self._fresh, self._carried()), (self._waiting, spared)):
@@ -386,8 +398,22 @@ class Pool:
         for _ in late:
             self._context.count("queue_timeout")
         if late:
-            self._refuse(tuple(late), queued(self.name, self._context.timeouts.queue))
+            self._quiet()
+            self._refuse(tuple(late), queued(self.name, limit))
             self._settle()
+
+    def _stand(self, now: float) -> float:
+        """Whether there is an end of the queue; returns when to look again."""
+        standing, span = self._standing, self.settings.standing
+        if not standing.on and (self._waiting or self._fresh):
+            left = standing.left(now, span)
+            if left > 0.0:
+                return now + left
+            standing.on = True
+            self._context.count("queue_standing")
+            for gate in chain(self._fresh, self._waiting):
+                gate.at = min(gate.at, now + span)
+        return inf
 
     def _reap(self) -> None:
         """Close what was idle for too long."""
