@@ -184,7 +184,12 @@ class Several:
                 "gateway": {"name": "edge", "watch": False, **(gateway or {})},
                 "listeners": [{"name": "web", "address": "127.0.0.1:8080", "protocols": [front], **(listener or {})}],
                 "upstreams": [
-                    {"name": "several", "protocol": behind, "endpoints": [{"url": url} for url in urls[:origins]], **upstream},
+                    {
+                        "name": "several",
+                        "protocol": behind,
+                        "endpoints": [{"url": url} for url in urls[:origins]],
+                        **upstream,
+                    },
                     *more,
                 ],
                 "routes": [

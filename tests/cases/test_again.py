@@ -1,4 +1,4 @@
-"""Requests that are sent again, whatever clients and upstreams speak: when, with what content, and how it all may end."""
+"""Requests that are sent again, whatever clients and upstreams speak: when, with what content, and how it may end."""
 
 from __future__ import annotations
 
