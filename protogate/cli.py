@@ -17,7 +17,7 @@ from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 from protogate.build import Build, build
 from protogate.commands import codec, codecs, credential, decode, outside, switch
 from protogate.config.faults import ConfigFaults
-from protogate.explain import Question, explain, routes
+from protogate.explain import Question, explain, releases, routes
 from protogate.losses import losses
 from protogate.process.upgrade import Begin
 from protogate.reactor.best import install, reactors
@@ -142,8 +142,8 @@ def check(built: Build, path: str, every: bool, out: TextIO) -> int:
     """C{protogate check}, when there is no fault."""
     for warning in built.warnings:
         print(f"{warning} (warning)", file=out)
-    for loss in losses(built, every):
-        print(loss, file=out)
+    for line in (*losses(built, every), *releases(built)):
+        print(line, file=out)
     config = built.config
     parts = (
         (len(config.listeners), "listener"),

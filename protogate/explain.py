@@ -26,7 +26,8 @@ from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_R
 from protogate.identity.identity import Identity
 from protogate.interfaces import IService
 from protogate.message import Field, Peer, Request, Response
-from protogate.routing.rules import Rule, forwarded
+from protogate.routing.release import explained
+from protogate.routing.rules import Rule, Target, forwarded
 from protogate.tls.session import Session
 from protogate.uri import authority
 from protogate.wheel import Wheel
@@ -241,8 +242,16 @@ def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
         return
     zone = f", zone {route.zone}" if route.zone else ""
     yield f"route   {route.name}, entry {route.index} (condition {route.text}{zone})"
+    release = route.release
+    mine: Target | None = None
+    if release is not None:
+        mine = release.sure(exchange)
+        if release.gray is not None:
+            by = "" if release.key(exchange) else ", by its address: it has no key"
+            yield f"cohort  {release.text}: this one is at {release.place(exchange):.2f}{by}"
     yield f"targets{'   (the same key always goes to the same one)' if route.key is not None else ''}"
     for target, share in trace.odds:
+        what = explained(target, target is mine)
         try:
             method, sent = exchange.request.method, forwarded(exchange.request, route, target)
             if target.rewrite is not None:
@@ -250,7 +259,7 @@ def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
             asked = f"{_text(method)} {_text(sent)}"
         except Abort as error:
             asked = f"{error.status}: {error.reason}"
-        yield f"  {share * 100:5.1f} % {target.upstream} -> {asked}"
+        yield f"  {share * 100:5.1f} % {target.upstream} -> {asked}{what}"
 
 
 def _modules(built: Build, exchange: Exchange, stage: str, title: str) -> Iterator[str]:
@@ -287,10 +296,26 @@ def routes(built: Build) -> str:
         for route in rule.routes:
             zone = f", zone {route.zone}" if route.zone else ""
             lines.append(f"    condition {route.text}{zone}")
-            lines += [f"        {share * 100:5.1f} % {target.name}" for target, share in route.odds()]
+            release = route.release
+            if release is not None and release.gray is not None:
+                lines.append(f"    cohort {release.text}")
+            lines += [
+                f"        {share * 100:5.1f} % {target.name}{explained(target)}" for target, share in route.odds()
+            ]
     if not lines:
         lines.append("no rule is for this gateway: every request is answered 404")
     return "\n".join(lines)
+
+
+def releases(built: Build) -> Iterator[str]:
+    """A line for each entry that has targets for a part of the requests, or targets that may be taken back."""
+    for release in built.router.releases:
+        by = f" by {release.text}" if release.gray is not None else ""
+        shares = ", ".join(
+            f"{share * 100:.1f} % {target.name}{explained(target).replace('   ', ' ')}"
+            for target, share in release.odds()
+        )
+        yield f"release of {release.name}{by}: {shares}"
 
 
 def _rule(rule: Rule) -> str:

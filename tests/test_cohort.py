@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protogate.cohort import fraction, position
+from protogate.cohort import fraction, place, position
+from protogate.message import Peer
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,40 @@ def test_a_larger_ratio_keeps_everybody_who_was_gray() -> None:
     assert all(smaller < larger for smaller, larger in pairwise(cohorts))
     assert cohorts[0] == set()
     assert cohorts[-1] == set(keys)
+
+
+class Asking:
+    """As much of an exchange as has a place."""
+
+    def __init__(self, ip: str = "192.0.2.1", id_: str = "0af7651916cd43dd8448eb211c80319c") -> None:
+        self.source, self.id = Peer(ip, 1), id_
+
+
+@pytest.mark.parametrize(
+    ("key", "ip", "by"),
+    [
+        ("alice", "192.0.2.1", "alice"),
+        ("", "192.0.2.1", "192.0.2.1"),
+        ("", "", "0af7651916cd43dd8448eb211c80319c"),
+    ],
+)
+def test_who_has_no_key_goes_by_the_address_and_then_by_the_request(key: str, ip: str, by: str) -> None:
+    exchange: Any = Asking(ip)
+    assert place(exchange, key) == position(by)
+
+
+def test_the_share_of_a_hundred_thousand_users_is_the_ratio() -> None:
+    """Give or take four standard deviations of a draw; it is the same each time."""
+    places = [position(f"user-{number}") for number in range(100_000)]
+    for ratio in (0.1, 1.0, 5.0, 10.0, 50.0, 99.0):
+        share = ratio / 100
+        got = sum(each < ratio for each in places)
+        assert abs(got - 100_000 * share) < 4 * (100_000 * share * (1 - share)) ** 0.5
+
+
+@given(st.text(), st.floats(0, 100), st.floats(0, 100))
+def test_who_is_gray_stays_so_when_the_ratio_grows(key: str, one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    assert (position(key) < small) <= (position(key) < large)
+    assert not position(key) < 0
+    assert position(key) < 100

@@ -70,6 +70,7 @@ GAUGES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         "protogate_pressure",
         "How near to its end something is in a process, 0 to 1; of all processes together.",
     ),
+    ("release", "held"): ("protogate_release_held", "Targets that may be taken back: 1 = it is."),
     ("", "workers"): ("protogate_workers", "Processes that serve requests."),
 }
 """Kind and gauge → family and help."""

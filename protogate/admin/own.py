@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from protogate.admin.endpoints import told
+from protogate.admin.endpoints import targets, told
 from protogate.downstream.ports import Ports
 from protogate.governance.lives import Lives
 from protogate.observe.counters import Counters
 from protogate.observe.snapshot import Number, Shares, Snapshot
+from protogate.routing.hold import Holds
 from protogate.upstream.clusters import Clusters
 
 SHOWN: Final = 4096
@@ -30,6 +31,7 @@ class Gateway(Protocol):
     clusters: Clusters | None
     counters: Counters
     lives: Lives
+    holds: Holds
 
     def pressure(self) -> Mapping[str, float]:
         """How near to its end each resource is, from 0 to 1."""
@@ -64,6 +66,7 @@ class Own:
             "listener": _listeners(gateway.ports),
             "upstream": _upstreams(gateway.clusters),
             "module": gateway.lives.gauges(),
+            "release": gateway.holds.gauges(),
             "resource": {name: {"pressure": level} for name, level in gateway.pressure().items()},
         }
         endpoints = _endpoints(gateway.clusters)
@@ -74,6 +77,11 @@ class Own:
     def endpoints(self) -> dict[str, Any]:
         """L{Watched}."""
         return told(_endpoints(self._gateway.clusters), self._why)
+
+    def releases(self) -> dict[str, Any]:
+        """L{Watched}."""
+        holds = self._gateway.holds
+        return targets(holds.gauges(), holds.why())
 
     def _why(self, upstream: str, at: str, by: str) -> str:
         clusters = self._gateway.clusters

@@ -1,5 +1,5 @@
 """
-The pages for operators, in HTTP: /livez, /readyz, /metrics, /endpoints.
+The pages for operators, in HTTP: /livez, /readyz, /metrics, /endpoints, /releases.
 
 Rules
 - Only for reading: GET and HEAD; nothing a peer sends changes anything.
@@ -60,6 +60,9 @@ class Watched(Protocol):
 
     def endpoints(self) -> dict[str, Any] | Deferred[dict[str, Any]]:
         """What is left to endpoints, see L{protogate.admin.endpoints}.  May fail, and may be cancelled."""
+
+    def releases(self) -> dict[str, Any] | Deferred[dict[str, Any]]:
+        """Which targets are judged, and why one is taken back.  May fail, and may be cancelled."""
 
 
 class Site(http.HTTPFactory):
@@ -155,9 +158,15 @@ class Question(http.Request):
         """What is left to each endpoint, and why."""
         self._ask(self._judged, self._shown, 503, "what is known of endpoints could not be had")
 
+    def releases(self) -> None:
+        """Which targets are taken back, and why."""
+        self._ask(self._held, self._shown, 503, "what is known of releases could not be had")
+
     def _judged(self) -> Deferred[tuple[bytes, str]]:
-        found: Deferred[Any] = maybeDeferred(self.channel.factory.watched.endpoints)
-        return found.addCallback(lambda found: (page(found), JSON))
+        return _paged(self.channel.factory.watched.endpoints)
+
+    def _held(self) -> Deferred[tuple[bytes, str]]:
+        return _paged(self.channel.factory.watched.releases)
 
     def _told(self, reason: str) -> None:
         if reason:
@@ -225,11 +234,17 @@ class Question(http.Request):
         self._late = None
 
 
+def _paged(ask: Callable[[], Any]) -> Deferred[tuple[bytes, str]]:
+    found: Deferred[Any] = maybeDeferred(ask)
+    return found.addCallback(lambda found: (page(found), JSON))
+
+
 PAGES: Final[dict[bytes, Callable[[Question], None]]] = {
     b"/livez": Question.live,
     b"/readyz": Question.ready,
     b"/metrics": Question.metrics,
     b"/endpoints": Question.endpoints,
+    b"/releases": Question.releases,
 }
 
 

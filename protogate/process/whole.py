@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
-from protogate.admin.endpoints import told
+from protogate.admin.endpoints import targets, told
 from protogate.observe.snapshot import Snapshot
+from protogate.routing.hold import TOPIC
 from protogate.upstream.verdicts import topic
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class Whole:
     def endpoints(self) -> Deferred[dict[str, Any]]:
         """L{Watched}: why is what was posted; who holds one back in a process of its own says it nowhere."""
         return self.snapshot().addCallback(lambda taken: told(taken.get("endpoints", {}), self._why))
+
+    def releases(self) -> Deferred[dict[str, Any]]:
+        """L{Watched}."""
+        return self.snapshot().addCallback(self._releases)
+
+    def _releases(self, taken: Snapshot) -> dict[str, Any]:
+        posted = self._supervisor.keeper.posts.get(TOPIC, {}).values()
+        return targets(taken["gauges"].get("release", {}), {title: why for why, _, title in posted})
 
     def _why(self, upstream: str, at: str, by: str) -> str:
         return self._supervisor.keeper.why(topic(upstream), at, by)

@@ -38,9 +38,12 @@ if TYPE_CHECKING:
 
 PAUSE: Final = 1.0
 """Seconds."""
+Posted = tuple[str, float, str]
+"""What stands on the board of a target that is taken back: why, until when (0 = no end), and its title."""
 TOPIC: Final = "release/holds"
 OURS: Final = "proxy_internal_error"
 """The error type of what is the gateway's own fault."""
+_NOTHING: Final[Posted] = ("", 0.0, "")
 _log: Final = Logger()
 
 
@@ -74,6 +77,10 @@ class Hold:
         self.comparisons = {each.index: Comparison(each.hold) for each in release.judged if each.hold is not None}
         self.names = {each.index: each.name for each in release.judged}
         self.since = 0.0
+
+    def title(self, index: int) -> str:
+        """A target that is judged, for people and for metrics."""
+        return f"{self.name}: {self.names[index]}"
 
     def passed(self) -> None:
         """One request went elsewhere, because its target is taken back."""
@@ -172,7 +179,7 @@ class Holds:
     def __init__(self, board: Board, wheel: Wheel, count: Callable[[str], None]) -> None:
         self.wheel, self.count, self._board = wheel, count, board
         self.holds: dict[str, Hold] = {}
-        self._posted: dict[str, tuple[str, float]] = {}  # what stands on the board: why, and until when
+        self._posted: dict[str, Posted] = {}
         self._ends: dict[str, Timer] = {}
         self._follows = False
         self._timer = wheel.timer(self._tell)
@@ -188,7 +195,7 @@ class Holds:
             hold = before.pop(key, None) or Hold(release, self)
             self.holds[key] = release.hold = hold
             for index in hold.comparisons:
-                hold.change(index, self._posted.get(_key(key, index), ("", 0.0))[0])
+                hold.change(index, self._posted.get(_key(key, index), _NOTHING)[0])
         for hold in before.values():
             for index in hold.held:
                 self._say(hold, index, "its entry has changed")
@@ -213,10 +220,12 @@ class Holds:
         if not self._board.leads:
             return {}
         return {
-            f"{hold.name}: {name}": {"held": int(index in hold.held)}
-            for hold in self.holds.values()
-            for index, name in hold.names.items()
+            hold.title(index): {"held": int(index in hold.held)} for hold in self.holds.values() for index in hold.names
         }
+
+    def why(self) -> dict[str, str]:
+        """Of each target that is taken back: the reason."""
+        return {hold.title(index): why for hold in self.holds.values() for index, why in hold.held.items()}
 
     # -- counting
 
@@ -257,10 +266,10 @@ class Holds:
             hold.change(index, why)
             self.count("release_held")
             _log.warn(
-                "{release}: {target} gets no requests any more{how}: {why}",
-                release=hold.name, target=hold.names[index], how=f" for {duration:g} s" if duration else "", why=why,
+                "{title} gets no requests any more{how}: {why}",
+                title=hold.title(index), how=f" for {duration:g} s" if duration else "", why=why,
             )  # fmt: skip
-            self._post(_key(key, index), (why, self.wheel.now() + duration if duration else 0.0))
+            self._post(_key(key, index), (why, self.wheel.now() + duration if duration else 0.0, hold.title(index)))
             self._arm(_key(key, index))
 
     def _return(self, at: str) -> None:
@@ -275,9 +284,7 @@ class Holds:
     def _say(self, hold: Hold, index: int, why: str) -> None:
         if self._board.leads:
             self.count("release_returned")
-            _log.info(
-                "{release}: {target} gets requests again: {why}", release=hold.name, target=hold.names[index], why=why
-            )
+            _log.info("{title} gets requests again: {why}", title=hold.title(index), why=why)
 
     def _arm(self, at: str) -> None:
         """See that one that is posted ends in time."""
@@ -285,7 +292,7 @@ class Holds:
         if until and self._board.leads and at not in self._ends:
             self._ends[at] = self.wheel.after(until - self.wheel.now(), partial(self._return, at))
 
-    def _post(self, at: str, value: tuple[str, float] | None) -> None:
+    def _post(self, at: str, value: Posted | None) -> None:
         if value is None:
             self._posted.pop(at, None)
         else:
@@ -308,7 +315,7 @@ class Holds:
         if value is None:
             self._posted.pop(at, None)
         else:
-            self._posted[at] = (str(value[0]), float(value[1]))
+            self._posted[at] = (str(value[0]), float(value[1]), str(value[2]))
         hold = self.holds.get(key)
         if hold is not None:
             hold.change(int(index), "" if value is None else str(value[0]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from protogate import cohort
 from protogate.routing.balance import Smooth, Sticky
@@ -70,12 +70,12 @@ class Release:
     """
     @ivar name: of the entry, for people.
     @ivar identity: equal for entries that are written alike in rules that are for the same requests.
-    @ivar text: the expression whose value decides who is gray.
+    @ivar text: the expression whose value decides who is gray; C{key}: what gives it, empty for who has none.
     @ivar gray: the target for a part of the cohort, or None; C{percent}: for how many of it.
     @ivar hold: who judges its targets, as soon as the gateway runs.
     """
 
-    __slots__ = ("_key", "_rest", "_stable", "_when", "gray", "hold", "identity", "name", "percent", "targets", "text")
+    __slots__ = ("_rest", "_stable", "_when", "gray", "hold", "identity", "key", "name", "percent", "targets", "text")
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Release:
         @param key: C{text}, compiled.
         @param sticky: decides among those that are for everybody.
         """
-        self.name, self.identity, self.text, self._key = name, identity, text, key
+        self.name, self.identity, self.text, self.key = name, identity, text, key
         self.targets = tuple(targets)
         self._when = tuple(when)
         self.gray = next((target for target in targets if target.gray is not None), None)
@@ -111,7 +111,7 @@ class Release:
 
     def place(self, exchange: Exchange) -> float:
         """Where an exchange stands in the cohort, in [0, 100)."""
-        return cohort.place(exchange, self._key(exchange))
+        return cohort.place(exchange, self.key(exchange))
 
     def sure(self, exchange: Exchange) -> Target | None:
         """The target that the request itself decides for; None = one in turn, and nobody knows yet which."""
@@ -154,18 +154,23 @@ class Release:
             if holds(exchange):
                 return target
         percent = self.percent
-        if percent <= 0.0 or (percent < 100.0 and cohort.place(exchange, self._key(exchange)) >= percent):
+        if percent <= 0.0 or (percent < 100.0 and cohort.place(exchange, self.key(exchange)) >= percent):
             return None
         return self.gray
 
 
-def explained(target: Any) -> str:
-    """For whom a target is and what may take it back, for people; empty = for everybody, and nothing."""
-    parts = []
+def explained(target: Target, mine: bool = False) -> str:
+    """
+    For people: for whom a target is and what takes it back; empty = for everybody, and nothing.
+
+    @param mine: whether the request that it is about gets this one.
+    """
+    parts = ["this one"] if mine else []
     if target.when:
         parts.append(f"when {target.when}")
     if target.gray is not None:
         parts.append(f"gray: {target.gray:g} %")
     if target.hold is not None:
-        parts.append("taken back when it does worse")
-    return ", ".join(parts)
+        duration = float(target.hold.duration)
+        parts.append(f"taken back{f' for {duration:g} s' if duration else ''} when it does worse")
+    return f"   ({'; '.join(parts)})" if parts else ""

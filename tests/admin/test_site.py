@@ -16,7 +16,7 @@ from protogate.observe.snapshot import Snapshot
 from protogate.testing.reactor import MemoryReactor
 from protogate.testing.upstream import Raw
 
-PAGES = ("/livez", "/readyz", "/metrics", "/endpoints")
+PAGES = ("/livez", "/readyz", "/metrics", "/endpoints", "/releases")
 
 
 class Watched:
@@ -39,6 +39,9 @@ class Watched:
 
     def endpoints(self) -> dict[str, Any]:
         return self.judged
+
+    def releases(self) -> dict[str, Any]:
+        return {"cart, entry 0: next": {"held": True, "why": "it is slow \u00e9"}}
 
 
 class Scene:
@@ -117,6 +120,13 @@ def test_endpoints_are_told_in_json(scene: Scene) -> None:
     assert json.loads(answer.body) == scene.watched.judged
 
 
+def test_releases_are_told_in_json(scene: Scene) -> None:
+    answer = Answer(scene.get("/releases"))
+    assert (answer.status, answer.fields["content-type"]) == (200, "application/json")
+    assert answer.body.isascii()
+    assert json.loads(answer.body) == scene.watched.releases()
+
+
 def test_metrics_are_in_the_words_that_are_asked_for(scene: Scene) -> None:
     answer = Answer(scene.get("/metrics", "Accept: application/openmetrics-text; version=1.0.0"))
     assert answer.fields["content-type"].startswith("application/openmetrics-text")
@@ -152,7 +162,7 @@ def test_other_methods_are_refused(scene: Scene, method: str) -> None:
 )
 def test_other_paths_are_not_there(scene: Scene, path: str) -> None:
     answer = Answer(scene.get(path))
-    assert (answer.status, answer.body) == (404, b"there are /endpoints, /livez, /metrics, /readyz\n")
+    assert (answer.status, answer.body) == (404, b"there are /endpoints, /livez, /metrics, /readyz, /releases\n")
 
 
 # -- answers that take their time
