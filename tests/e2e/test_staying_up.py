@@ -15,9 +15,9 @@ from processes import cells
     ("workers", "judge", "plays"),
     [
         (2, "healthCheck", (("killed", 1), ("frozen", 0), ("restarted", 1))),
-        (0, "outliers", (("frozen", 1),)),
+        (0, "all", (("frozen", 1),)),
     ],
-    ids=["workers that look at endpoints", "one process that sees how requests go"],
+    ids=["workers that look at endpoints", "one process that also sees how requests go and sends them again"],
 )
 def test_clients_lose_nothing_once_it_is_found_out(
     workers: int, judge: str, plays: tuple[tuple[str, int], ...]
