@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
     def ask(self) -> None:
         """Send one."""
         self._begun = time.perf_counter()
-        self._transport.write(REQUEST)
+        self._transport.write(self._load.request)
 
     def data_received(self, data: bytes) -> None:
         """Asyncio: an answer has a Content-Length, and a body of fewer bytes than a segment."""
@@ -88,8 +88,8 @@ class Load:
     @ivar held: requests that found no connection.
     """
 
-    def __init__(self, ports: list[int], rate: float, connections: int = CONNECTIONS) -> None:
-        self._ports, self._rate, self._connections = ports, rate, connections
+    def __init__(self, ports: list[int], rate: float, connections: int = CONNECTIONS, request: bytes = REQUEST) -> None:
+        self._ports, self._rate, self._connections, self.request = ports, rate, connections, request
         self.idle: list[Connection] = []
         self.times: list[float] = []
         self.counts: dict[int, int] = {}
@@ -114,13 +114,17 @@ class Load:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         print(flush=True)
         while (await reader.readline()).strip() == b"report":
-            counts = {str(status): count for status, count in self.counts.items()}
-            times = sorted(self.times) or [0.0]
-            found = {"counts": counts, "worst": self.worst, "lost": self.lost, "held": self.held}
-            found |= {"middle": times[len(times) // 2], "late": times[len(times) * 99 // 100]}
-            self.counts, self.times, self.worst, self.lost, self.held = {}, [], 0.0, 0, 0
-            print(json.dumps({**found, "at": time.perf_counter()}), flush=True)
+            print(json.dumps(self.report()), flush=True)
         asking.cancel()
+
+    def report(self) -> dict[str, Any]:
+        """What came since the last one."""
+        counts = {str(status): count for status, count in self.counts.items()}
+        times = sorted(self.times) or [0.0]
+        found: dict[str, Any] = {"counts": counts, "worst": self.worst, "lost": self.lost, "held": self.held}
+        found |= {"middle": times[len(times) // 2], "late": times[len(times) * 99 // 100]}
+        self.counts, self.times, self.worst, self.lost, self.held = {}, [], 0.0, 0, 0
+        return {**found, "at": time.perf_counter()}
 
     async def _ask(self) -> None:
         begun, sent = time.perf_counter(), 0
@@ -138,7 +142,9 @@ class Asker:
     """The load, in a process of its own."""
 
     def __init__(self, ports: list[int], rate: float, connections: int = CONNECTIONS) -> None:
-        words = [sys.executable, __file__, "--load", json.dumps(ports), str(rate), str(connections)]
+        self._start([sys.executable, __file__, "--load", json.dumps(ports), str(rate), str(connections)])
+
+    def _start(self, words: list[str]) -> None:
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._read()
 

@@ -12,9 +12,9 @@ from protogate.config.words import Bytes, Model, Percent, Seconds
 class LagMarks(Model, frozen=True, kw_only=True):
     """How late the event loop comes to what is due."""
 
-    begin: Seconds = Seconds(0.05)
+    begin: Seconds = Seconds(0.02)
     """Up to here all is well."""
-    full: Seconds = Seconds(0.25)
+    full: Seconds = Seconds(0.1)
     """From here on everything is shed; 0 = lateness is not looked at."""
 
 

@@ -5,6 +5,7 @@ Rules
 - One timer looks: every L{EVERY} seconds at the loop and at connections, each L{SELDOM}th time at what the kernel must
   be asked.  Where nothing is configured there is none.
 - The highest level of all decides who is shed.
+- Of how late the loop was at two looks the lesser counts: one long call, a collection of garbage, is no load.
 - What is all in use (memory, descriptors, connections of a listener) is waited for without taking more: nothing is
   accepted until it is well below again; new connections wait in the queue of the kernel.  Meanwhile idle connections
   are asked to end, a few at each look, as at a stop.
@@ -64,7 +65,7 @@ class Overload:
         self.shedding: Shedding | None = None
         self._levels: dict[str, Level] = {}
         self._call: IDelayedCall | None = None
-        self._at = 0.0
+        self._at = self._late = 0.0
         self._looks = 0
         self._begun = Limited(_log.warn)
 
@@ -122,11 +123,11 @@ class Overload:
         self._call = self._reactor.callLater(EVERY, self._look)
 
     def _look(self) -> None:
-        late = max(self._reactor.seconds() - self._at - EVERY, 0.0)
+        before, self._late = self._late, max(self._reactor.seconds() - self._at - EVERY, 0.0)
         doors = list(self._doors())
         levels = self._levels
         if "lag" in levels:
-            levels["lag"].look(late)
+            levels["lag"].look(min(before, self._late))
         if "connections" in levels:
             levels["connections"].look(max(map(_crowd, doors), default=0.0))
         if self._looks % SELDOM == 0:

@@ -21,6 +21,7 @@ CONFIG: dict[str, Any] = {
         "limits": {"connections": 20},
         "overload": {
             "memoryLimit": "64GiB",
+            "lag": {"begin": "50ms", "full": "250ms"},
             "connections": {"begin": 50, "full": 80},
             "priorities": [
                 {"name": "critical", "when": "request.path.startsWith('/pay')"},
@@ -93,9 +94,13 @@ def test_a_loop_that_is_late_sheds_class_by_class_and_all_are_served_again() -> 
         }
 
 
-def test_one_long_call_sheds_the_last_class_only_and_not_for_long() -> None:
+def test_one_long_call_is_no_load_and_two_in_a_row_are() -> None:
     with Stage() as stage:
-        stage.late(2.0, 1)
+        for _ in range(5):
+            stage.late(2.0)
+            stage.late(0.0)
+        assert stage.service.pressure()["lag"] == 0.0
+        stage.late(2.0, 2)
         assert 0 < stage.service.pressure()["lag"] < 1 / 3
         assert stage.statuses()[:2] == [204, 204]
         stage.advance(6)

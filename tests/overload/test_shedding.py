@@ -126,11 +126,11 @@ def test_what_cannot_be_is_told_with_its_place() -> None:
     assert faults("\n    priorities: [{name: a, when: 'true'}]") == {
         ("priorities",): "one class must be for all others: leave its when out"
     }
-    told = faults("\n    priorities: [{name: a}, {name: a, when: '1'}, {name: b}]\n    lag: {full: 50ms}")
+    told = faults("\n    priorities: [{name: a}, {name: a, when: '1'}, {name: b}]\n    lag: {full: 20ms}")
     assert told == {
         ("priorities", 1, "name"): '"a" is given twice',
         ("priorities", 1, "when"): "column 1: a condition must be a bool, this is an int",
         ("priorities", 2): '"a" is for all others already: say when',
-        ("lag", "full"): "not more than begin, which is 50ms",
+        ("lag", "full"): "not more than begin, which is 20ms",
     }
     assert faults("\n    memory: {begin: 96}") == {("memory", "full"): "not more than begin, which is 96"}
