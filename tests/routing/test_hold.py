@@ -178,14 +178,13 @@ def test_one_that_does_better_stays() -> None:
         assert held(made) == {}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "{name: respond, condition: \"request.headers['x-user'] < '5'\", actionParam: {status: 503}}",
-        "{name: respond, stage: PRE_RESPONSE, condition: \"response.headers['x-new'] != ''\", actionParam: {status: 503}}",
-    ],
-    ids=["instead of the upstream", "in place of its answer"],
+INSTEAD = "{name: respond, condition: \"request.headers['x-user'] < '5'\", actionParam: {status: 503}}"
+AFTER = (
+    "{name: respond, stage: PRE_RESPONSE, condition: \"response.headers['x-new'] != ''\", actionParam: {status: 503}}"
 )
+
+
+@pytest.mark.parametrize("module", [INSTEAD, AFTER], ids=["instead of the upstream", "in place of its answer"])
 def test_what_modules_answer_is_not_what_a_target_does(module: str) -> None:
     new = OK.replace(b"OK\r\n", b"OK\r\nx-new: 1\r\n", 1)
     with gateway(new=(HEAD, new), source=config(modules=module)) as made:
