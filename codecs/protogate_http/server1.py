@@ -198,8 +198,8 @@ class Server(Stream):
             half.received(data)
         elif not half.tunnel:
             self._drained += len(data)
-            if self._drained > DRAIN and half.writing != OPEN:
-                self.finish()
+            if self._drained > DRAIN and half.writing != OPEN and not self.wire.whole:
+                self.finish()  # unless that was the last of it
 
     def tail(self, trailers: list[Field] | None) -> None:
         half = self.half

@@ -584,6 +584,20 @@ def test_an_endless_chunked_body_ends_the_connection():
     assert app.wire.fin
 
 
+def test_the_end_of_a_body_that_is_larger_than_what_is_drained_keeps_the_connection_when_it_is_there():
+    """It came with the very read that went beyond: there is nothing left to end the connection for."""
+    later, takers = Deferred(), []
+    app = App(lambda request: Response(200) if request.body is None else takers.append(Taker(request.body)) or later)
+    app.feed(POST + b"Content-Length: %d\r\n\r\nabc" % (3 + 2 * DRAIN))
+    later.callback(Response(200, (), Whole(b"hi")))
+    app.feed(b"x" * DRAIN)
+    assert app.server.busy == 1
+    app.feed(b"x" * DRAIN + GET)
+    assert app.wire.data.count(b"HTTP/1.1 200 ") == 2
+    assert not app.wire.fin
+    assert app.server.busy == 0
+
+
 def test_a_bad_chunk_in_a_body_nobody_wants_is_not_answered_again():
     app = App(lambda request: Response(413)).feed(POST + CHUNKED + b"\r\n")
     app.feed(b"INVALID\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n")
