@@ -135,7 +135,7 @@ class Crowd:
         self.clients, self.reactor, self.dice, self.asks = clients, reactor, dice, asks
         self._zero = origin
         self._end = end if clients.end is None else min(clients.end, end)
-        self.under_way = 0
+        self.soon = 0  # who will ask again
         self._number = 0
         self.lines = [
             Lines(clients.protocol, reactor, context, address, f"192.0.2.{number + 1}")
@@ -168,7 +168,6 @@ class Crowd:
         """One goes out."""
         clients = self.clients
         self.asks.append(ask)
-        self.under_way += 1
         fields = [(b"user-agent", ask.agent.encode("ascii")), *clients.headers]
         content = Giver([b"q" * clients.size], clients.size).body if clients.size else None
         request = Request(clients.method.encode("ascii"), ask.target.encode("ascii"), fields, content, b"a.test")
@@ -183,12 +182,13 @@ class Crowd:
         if ask.ended >= 0:
             raise AssertionError(f"{ask.agent} ended twice")
         ask.ended = self.now()
-        self.under_way -= 1
         clients = self.clients
         if (ask.left or not ask.whole or ask.status >= 500) and ask.turn < clients.retries:
+            self.soon += 1
             self.reactor.callLater(clients.backoff(self.dice), self._again, ask)
 
     def _again(self, before: Ask) -> None:
+        self.soon -= 1
         turn = before.turn + 1
         self.ask(Ask(f"{before.first}.{turn}", before.target, self.now(), before.first, turn))
 

@@ -77,6 +77,7 @@ class World:
         self._by_address = {origin.address: origin for origin in self.origins.values()}
         self._shares: dict[tuple[str, str], Judged] = {}
         self._totals: dict[tuple[str, str], float] = {}
+        self._reloads: list[list[bool]] = []
         self._ends: list[Callable[[], None]] = [wheel.stop]
         self._observe()
         try:
@@ -124,10 +125,9 @@ class World:
     def reload(self, config: Source) -> None:
         """Give the gateway another configuration."""
         results: list[bool] = []
+        self._reloads.append(results)
         self.gateway.write(config)
         self.gateway.service.reload().addCallback(results.append)
-        self.reactor.net.turn(lambda: None)
-        self.reactor.callLater(1.0, self._reloaded, results)
 
     # -- inside
 
@@ -143,6 +143,8 @@ class World:
         tale.unsettled += busy
         self._look()
         self._count()
+        if any(results != [True] for results in self._reloads):
+            tale.failures.append(f"the configuration of a reload was not taken: {self._reloads}")
         for crowd in self.crowds:
             crowd.close()
         reactor.run()
@@ -160,6 +162,7 @@ class World:
     def _busy(self) -> list[str]:
         """What is under way."""
         busy = [f"{ask.agent}, which asked {ask.target}" for ask in self.tale.asks if ask.ended < 0]
+        busy += [f"{crowd.soon} that will ask again" for crowd in self.crowds if crowd.soon]
         watched = asked(self.gateway.service.built.sources)  # for endpoints, for as long as the gateway runs
         for name, cluster in self._clusters():
             for address, stats in cluster.stats().items():
@@ -225,10 +228,6 @@ class World:
                 if totals.get((scope, event)) != total:
                     totals[scope, event] = total
                     counted.append((now, scope, event, total))
-
-    def _reloaded(self, results: list[bool]) -> None:
-        if results != [True]:
-            self.tale.failures.append(f"the configuration of a reload was not taken: {results}")
 
     def _observe(self) -> None:
         failures = self.tale.failures

@@ -20,6 +20,7 @@ from protogate.testing.simulation.stories import (
     judges,
     modules,
     overload,
+    release,
 )
 from protogate.testing.simulation.story import Teller
 
@@ -31,6 +32,7 @@ STORIES: Final[tuple[Teller, ...]] = (
     *again.STORIES,
     *modules.STORIES,
     *overload.STORIES,
+    *release.STORIES,
     *fallbacks.STORIES,
     *anything.STORIES,
 )

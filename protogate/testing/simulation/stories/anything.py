@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from protogate.testing.simulation.clients import Clients
 from protogate.testing.simulation.servers import Conduct, Reach, Server
 from protogate.testing.simulation.stories.common import HEALTH, PROTOCOLS, QUICK
+from protogate.testing.simulation.stories.overload import CLASSES, OFF
 from protogate.testing.simulation.story import Become, Call, Event, Pause, Reload, Story, gateway
 from protogate.testing.simulation.waits import Between, Spread
 
@@ -109,6 +110,22 @@ def _modules(dice: Random) -> list[dict[str, Any]]:
     return [each for each in every if dice.random() < 0.3]
 
 
+def _routes(dice: Random) -> list[dict[str, Any]] | None:
+    """Now and then a new version, for some."""
+    if dice.random() < 0.6:
+        return None
+    hold = {"window": "10s", "minRequests": 10}
+    new: dict[str, Any] = {"upstream": "next", "gray": 50, **({"hold": hold} if dice.random() < 0.5 else {})}
+    return [
+        {
+            "name": "all",
+            "value": "/",
+            "matcherType": "prefix",
+            "routes": [{"cohort": "request.headers['user-agent']", "targets": [{"upstream": "farm"}, new]}],
+        }
+    ]
+
+
 def anything(dice: Random) -> Story:
     """Whatever happens: each request ends once, with one record, and nothing is left behind."""
     protocol = dice.choice(PROTOCOLS)
@@ -130,7 +147,9 @@ def anything(dice: Random) -> Story:
         return gateway(
             chosen,
             upstream={**policies(dice), **upstream},
+            settings={"overload": {"priorities": CLASSES, **OFF}} if dice.random() < 0.3 else {},
             modules=_modules(dice),
+            routes=_routes(dice),
             upstreams=[{"name": "next", "endpoints": [{"url": other.url}], "timeouts": QUICK}],
         )
 
@@ -162,7 +181,8 @@ def anything(dice: Random) -> Story:
         )
         for name in dice.sample(PROTOCOLS, dice.randint(1, 3))
     ]
-    return Story(config(), [*servers, other], kinds, events, seconds=SECONDS, redis=REDIS)
+    effort = dice.choice((0.0, 0.0, 0.0, 0.002, 0.03))
+    return Story(config(), [*servers, other], kinds, events, seconds=SECONDS, redis=REDIS, effort=effort)
 
 
 STORIES: Final = (anything,)
