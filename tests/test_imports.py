@@ -11,6 +11,7 @@ What stands under C{if TYPE_CHECKING:} is for type checkers and may point anywhe
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -203,3 +204,9 @@ def test_packages_do_nothing_when_imported() -> None:
     for path in CORE.rglob("__init__.py"):
         if "testing" not in path.relative_to(CORE).parts:  # its names are public, and it imports them
             assert all(isinstance(node, ast.Expr) for node in ast.parse(path.read_text()).body), path
+
+
+def test_every_file_of_the_tests_has_a_name_of_its_own() -> None:
+    """They find each other by name, whatever folder they are in."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from scene import Scene, at, config, consul_at, scene
+from sightings import Scene, at, config, consul_at, scene
 from twisted.internet.defer import Deferred
 
 from protogate.body import Whole

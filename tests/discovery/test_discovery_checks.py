@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scene import PREFIX, Scene, at, config, etcd_at, scene
+from sightings import PREFIX, Scene, at, config, etcd_at, scene
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scene import Scene, at, config, scene
+from sightings import Scene, at, config, scene
 from twisted.internet.defer import Deferred
 from twisted.names.error import DNSQueryTimeoutError
 

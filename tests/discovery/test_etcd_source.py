@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scene import ETCD, PREFIX, Scene, at, config, etcd_at, scene
+from sightings import ETCD, PREFIX, Scene, at, config, etcd_at, scene
 from twisted.internet.defer import Deferred
 
 from protogate.body import Whole

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scene import Scene, at, config, scene
+from sightings import Scene, at, config, scene
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
