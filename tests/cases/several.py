@@ -149,6 +149,7 @@ class Several:
     """
     @ivar asked: what origins were asked, in order.
     @ivar origins: all of them.
+    @ivar config: what the gateway began with.
     """
 
     def __init__(
@@ -179,32 +180,30 @@ class Several:
             {"name": name, "protocol": behind, "endpoints": [{"url": url}]}
             for name, url in zip(upstreams, urls[origins:], strict=True)
         ]
-        self.gateway = MemoryGateway(
-            {
-                "gateway": {"name": "edge", "watch": False, **(gateway or {})},
-                "listeners": [{"name": "web", "address": "127.0.0.1:8080", "protocols": [front], **(listener or {})}],
-                "upstreams": [
-                    {
-                        "name": "several",
-                        "protocol": behind,
-                        "endpoints": [{"url": url} for url in urls[:origins]],
-                        **upstream,
-                    },
-                    *more,
-                ],
-                "routes": [
-                    {
-                        "name": "all",
-                        "value": "/",
-                        "matcherType": "prefix",
-                        "routes": [{"targets": [{"upstream": "several"}]}],
-                    }
-                ],
-                "codecs": {"http2": {"engine": engine}},
-                "modules": list(modules),
-            },
-            reactor=self.reactor,
-        )  # fmt: skip
+        self.config: dict[str, Any] = {
+            "gateway": {"name": "edge", "watch": False, **(gateway or {})},
+            "listeners": [{"name": "web", "address": "127.0.0.1:8080", "protocols": [front], **(listener or {})}],
+            "upstreams": [
+                {
+                    "name": "several",
+                    "protocol": behind,
+                    "endpoints": [{"url": url} for url in urls[:origins]],
+                    **upstream,
+                },
+                *more,
+            ],
+            "routes": [
+                {
+                    "name": "all",
+                    "value": "/",
+                    "matcherType": "prefix",
+                    "routes": [{"targets": [{"upstream": "several"}]}],
+                }
+            ],
+            "codecs": {"http2": {"engine": engine}},
+            "modules": list(modules),
+        }
+        self.gateway = MemoryGateway(self.config, reactor=self.reactor)
         self.lines = Lines(front, self.reactor, self.context, ("127.0.0.1", 8080), "198.51.100.7")
 
     def __enter__(self) -> Several:
