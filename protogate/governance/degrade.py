@@ -196,7 +196,7 @@ class Degrade:
             return self.give(exchange, case, why, Others.ASKED, at + 1)
         case.over = True
         if isinstance(fallback, Other) and case.resent is not None:
-            case.resent.given(exchange.ledger)
+            case.resent.given(exchange.ledger, exchange.wheel.now(), why)
             uncached(response.headers)
         self._count(fallback.name)
         exchange.notes[NOTE] = {"name": self.name, "why": why, "gave": fallback.name}

@@ -152,10 +152,16 @@ class Resent:
         """Whether it can be sent right now."""
         return not self._lost and (self.body is None or self.body.free)
 
-    def given(self, ledger: Ledger) -> None:
-        """The other upstream's answer counts: @param ledger: of the exchange, is to tell of it."""
+    def given(self, ledger: Ledger, now: float, why: str) -> None:
+        """
+        The other upstream's answer counts, not that of the first.
+
+        @param ledger: of the exchange, is to tell of it.
+        """
         other = self.ledger
         if other is not None:
+            if ledger.address:
+                ledger.given_up(now, why)
             ledger.adopt(other)
             ledger.attempts += other.attempts
 

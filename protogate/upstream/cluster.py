@@ -112,6 +112,7 @@ class Cluster:
         self.retries, self._asked = USUAL, 0
         self._budget = Budget(*_share(model.Retry()), 0, means.wheel.now())
         self._hedges: Hedges | None = None
+        self._simple = True  # whether only what fails needs more than one attempt, and a content to be kept
         self._hoping: dict[Deferred[None], None] = {}
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
         self._discovery: Findings | None = None
@@ -249,6 +250,11 @@ class Cluster:
             return self._nobody(request)
         self._asked += 1
         self.mark(request, endpoint)
+        if self._simple and request.body is None:
+            answer = self.ask(request, endpoint)
+            if waits(answer):
+                answer.addErrback(self._failed, request, endpoint)
+            return answer
         hedges = self._hedges
         if hedges is not None and hedges.fits(request):
             delay = hedges.delay()
@@ -449,6 +455,7 @@ class Cluster:
         self._hedge(config.hedge)
         if self._hedges is not None:
             self._watchers = (*self._watchers, self._hedges)
+        self._simple = self._hedges is None and not self.retries.early
 
     def _hedge(self, config: model.Hedge | None) -> None:
         """Hedge as a configuration says; what was learnt counts while that is the same."""

@@ -64,6 +64,7 @@ class Trial:
         "_failures",
         "_fresh",
         "_overdue",
+        "_paid",
         "_pause",
         "_renewed",
         "_replay",
@@ -81,7 +82,7 @@ class Trial:
         self._attempts = 1
         self._failures = 0
         self._began = 0.0
-        self._renewed = self._overdue = self._fresh = False
+        self._renewed = self._overdue = self._fresh = self._paid = False
         self._body: IBody | None = None
         self._replay: Replay | None = None
         self._endpoint: Endpoint | None = None
@@ -109,10 +110,14 @@ class Trial:
             return self._final(failure)
         ledger = self._request.ledger
         connected = ledger is not None and ledger.connected != 0.0
+        if connected:
+            self._paid = False
         if reason.retry is ALWAYS and not connected:
             self._unreached.append(endpoint)
             following = cluster.other(self._request, self._tried)
-            at_once = True
+            at_once = following is not None
+            if following is None and any(each not in self._unreached for each in self._tried):
+                following = self._charged(endpoint, False, True)  # one that can be reached, although it failed
         elif reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
             self._renewed = self._fresh = at_once = True
             following = endpoint if self._asks(endpoint) else cluster.other(self._request, self._tried)
@@ -180,7 +185,9 @@ class Trial:
         return not endpoint.pool.draining and self._cluster.may(endpoint)
 
     def _afforded(self) -> bool:
-        if self._cluster.spend():
+        """Whether the budget has an attempt left; one that nobody could be connected to for has not been spent."""
+        if self._paid or self._cluster.spend():
+            self._paid = True
             return True
         self._cluster.count("retry_budget_empty")
         return False
@@ -251,6 +258,7 @@ class Trial:
     def _answered(self, response: Response, endpoint: Endpoint) -> Response | Deferred[Response]:
         retries = self._retries
         self._current, self._overdue = None, False  # it may have come in the same moment
+        self._paid = False
         if self._attempts < retries.attempts and retries.failed(response) and self._whole():
             self._tried.append(endpoint)
             following = self._charged(endpoint, False, not retries.patient(response))

@@ -186,6 +186,46 @@ def test_more_content_than_is_kept_is_sent_once(behind, engine):
         assert len(town.asked) == 1
 
 
+def test_a_copy_is_made_once_of_all_that_was_asked_first():
+    """Where a module copies requests to another upstream, what is sent again is not copied again."""
+    copy = {"name": "trafficCopy", "actionParam": {"upstream": "copies"}}
+    retry = {"statuses": "503", "methods": ["POST"]}
+    with Several(modules=[copy], upstreams=["copies"], retry=retry) as town:
+        answer = town.ask(b"POST", Giver([b"one", b"two"], 6).body)
+        first, copied = town.asked
+        assert copied.origin == 2
+        first.give(503)
+        town.pass_by(0.4)
+        second = town.at(2)
+        assert second.origin < 2
+        assert [each.content.data for each in town.asked] == [b"onetwo"] * 3
+        second.give(200, b"ok")
+        copied.give(204)
+        assert answer.status == 200
+        assert town.record.attempts == 2
+
+
+def test_another_upstream_is_given_all_of_it_when_attempts_are_used_up():
+    """Where a module asks another upstream instead, its record tells of both."""
+    instead = {"name": "degrade", "actionParam": {"when": {"statuses": ["503"]}, "give": [{"upstream": "reserve"}]}}
+    retry = {"statuses": "503", "methods": ["POST", "PUT"], "attempts": 2}
+    with Several(modules=[instead], upstreams=["reserve"], retry=retry) as town:
+        answer = town.ask(b"PUT", Giver([b"one", b"two"], 6).body)
+        town.at(0).give(503)
+        town.pass_by(0.4)
+        town.at(1).give(503)
+        reserve = town.at(2)
+        assert reserve.origin == 2
+        assert [each.content.data for each in town.asked] == [b"onetwo"] * 3
+        reserve.give(200, b"ok")
+        assert (answer.status, answer.content.data) == (200, b"ok")
+        assert (town.record.attempts, town.record.address) == (3, address(reserve))
+        made = earlier(town)
+        assert [where for where, _, _ in made] == [address(each) for each in town.asked[:2]]
+        assert made[0][1:] == (503, "")
+        assert "503" in made[1][2]
+
+
 # -- calls
 
 

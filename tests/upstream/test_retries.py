@@ -332,6 +332,7 @@ def test_a_reload_changes_what_is_sent_again() -> None:
 @settings(max_examples=60)
 @given(data=st.data(), per_try=st.booleans(), hedged=st.booleans())
 def test_every_request_ends_once_and_nothing_is_left(data: st.DataObject, per_try: bool, hedged: bool) -> None:
+    """And what came of every attempt is told, whoever judges endpoints, and whatever pools have room for."""
     retry = model.Retry(
         on=("reset", "timeout"),
         statuses="503",
@@ -341,13 +342,31 @@ def test_every_request_ends_once_and_nothing_is_left(data: st.DataObject, per_tr
     )
     hedge = model.Hedge(after=model.Seconds(0.1), floor=10) if hedged else None
     urls = [f"10.0.0.{number}:80" for number in range(1, data.draw(st.integers(1, 3)) + 1)]
-    bench = Bench(upstream(*urls, retry=retry, hedge=hedge), seed=data.draw(st.integers(0, 99)))
+    scope = data.draw(st.sampled_from(["endpoint", "upstream", None]))
+    breaker = None if scope is None else model.CircuitBreaker(scope=scope, consecutive=3, open=model.Seconds(0.5))
+    pool = model.PoolSettings(max_per_endpoint=data.draw(st.sampled_from([1, 100])))
+    config = upstream(*urls, retry=retry, hedge=hedge, pool=pool, circuit_breaker=breaker)
+    bench = Bench(config, seed=data.draw(st.integers(0, 99)))
     asked = []
-    steps = ["get", "get", "post", "answer", "answer", "503", "lose", "never", "refuse", "cancel", "wait", "down"]
+    steps = [
+        "get",
+        "get",
+        "put",
+        "post",
+        "answer",
+        "answer",
+        "503",
+        "lose",
+        "never",
+        "refuse",
+        "cancel",
+        "wait",
+        "down",
+    ]
     for step in data.draw(st.lists(st.sampled_from(steps), max_size=30)):
         busy = [connection for connection in bench.connections if connection.asked]
-        if step in ("get", "post"):
-            asked.append(bench.ask(step.upper().encode()))
+        if step in ("get", "put", "post"):
+            asked.append(bench.ask(step.upper().encode(), body=FakeBody(3) if step == "put" else None))
         elif step == "wait":
             bench.time.pass_by(data.draw(st.sampled_from([0.05, 0.2, 0.5])))
         elif step == "cancel" and asked:
@@ -371,7 +390,13 @@ def test_every_request_ends_once_and_nothing_is_left(data: st.DataObject, per_tr
                 connection.answer()
     for request, outcome in asked:
         assert outcome.times == 1
-        assert request.ledger.attempts <= retry.attempts + (1 if hedged else 0)
+        attempts, past = request.ledger.attempts, request.ledger.past
+        given_up = 0 if past is None else len(past.attempts)
+        assert attempts <= retry.attempts + (1 if hedged else 0)
+        # The last one is the answer, or the failure; unless it ended in a pause.
+        assert given_up == attempts - 1 or (outcome.response is None and given_up == attempts)
+        made = [each for connection in bench.connections for each in connection.served if each is request]
+        assert len(made) <= attempts
     assert bench.settled()
     told: list[None] = []
     bench.cluster.drain().addCallback(told.append)
