@@ -379,6 +379,7 @@ class GatewayService(Service):
         self.holds.take(built.router.releases)
         self.lives.take(bound, partial(self._means, clusters), self.counters)
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
+        self.overload.enter()
         self._renewal.follow(built)
         self._set_log(log, built)
 

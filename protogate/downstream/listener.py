@@ -49,6 +49,10 @@ HANDSHAKE: Final = b"\x16"
 _log = Logger()
 
 
+def _nothing() -> None:
+    """Where nobody wants to know."""
+
+
 class Listener(Factory):
     """
     The server side of one address.
@@ -56,6 +60,7 @@ class Listener(Factory):
     @ivar tls: what is offered over TLS; None = there is none.
     @ivar proxies: who may tell by the PROXY protocol whose a connection is; None = nobody.
     @ivar connections: the connections now open.
+    @ivar most: as many of them are enough: C{enough()} is called at each one more; 0 = never.
     """
 
     noisy = False
@@ -69,6 +74,8 @@ class Listener(Factory):
         self.complain, self.distrust = Limited(_log.warn), Limited(_log.warn)
         self._empty: list[Deferred[None]] = []
         self._eased: set[IConnection] = set()
+        self.most = 0
+        self.enough: Callable[[], object] = _nothing
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:  # type: ignore[override]
         """Twisted: a connection was accepted.  None closes it."""
@@ -84,6 +91,8 @@ class Listener(Factory):
             self.distrusted(peer_at(addr), "it is not trusted")
             return None
         self.context.count("connections_accepted")
+        if 0 < self.most <= len(self.connections) + 1:
+            self.enough()
         if announced:
             return Announced(self) if self.tls is None else AnnouncedDoor(self, self.tls)
         return self.speaker() if self.tls is None else Door(self, self.tls)

@@ -35,11 +35,15 @@ class Level:
     def look(self, value: float) -> float:
         """It is so much now; returns the level."""
         self.value = value
-        there = min(max((value - self.begin) / (self.full - self.begin), 0.0), 1.0)
+        there = self.part(value)
         level = self.level
         level += (UP if there > level else DOWN) * (there - level)
         self.level = level = 0.0 if not there and level < LEAST else level
         return level
+
+    def part(self, value: float) -> float:
+        """How much of the way between the marks that is, from 0 to 1."""
+        return min(max((value - self.begin) / (self.full - self.begin), 0.0), 1.0)
 
     @property
     def over(self) -> bool:

@@ -9,6 +9,8 @@ Rules
 - What is all in use (memory, descriptors, connections of a listener) is waited for without taking more: nothing is
   accepted until it is well below again; new connections wait in the queue of the kernel.  Meanwhile idle connections
   are asked to end, a few at each look, as at a stop.
+- Connections can be too many before anybody looks: their listener says so itself.
+- Of connections only the busy ones are a reason to shed: to refuse a request of an idle one frees nothing.
 - Each process looks after itself.
 - Over a reload levels stay what they were.
 """
@@ -16,6 +18,8 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import ceil
 from typing import Any, Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
@@ -67,7 +71,7 @@ class Overload:
         self._call: IDelayedCall | None = None
         self._at = self._late = 0.0
         self._looks = 0
-        self._begun = Limited(_log.warn)
+        self._begun, self._paused = Limited(_log.warn), Limited(_log.warn)
 
     def take(self, settings: Settings | None, classes: Sequence[Class], workers: int = 1) -> None:
         """From now on do what a configuration says."""
@@ -129,7 +133,8 @@ class Overload:
         if "lag" in levels:
             levels["lag"].look(min(before, self._late))
         if "connections" in levels:
-            levels["connections"].look(max(map(_crowd, doors), default=0.0))
+            begin = levels["connections"].begin
+            levels["connections"].look(max([_busy(door) for door in doors if _crowd(door) > begin], default=0.0))
         if self._looks % SELDOM == 0:
             for name, source in self.sources.items():
                 if name in levels:
@@ -168,19 +173,44 @@ class Overload:
         for door in doors:
             crowd = _crowd(door)
             if out or (crowded is not None and crowd >= crowded.full):
-                if not door.paused:
-                    self._counters.scope("listener", door.listener.name).count("accept_paused")
-                door.pause()
+                self._pause(door)
             elif door.paused:
                 if well and (crowded is None or crowd <= crowded.begin):
                     door.resume()
                 else:
                     door.pause()  # a reload may have opened more ports
             ease = max([level.level for level in whole], default=0.0)
-            if crowded is not None and crowd > crowded.begin:
-                ease = max(ease, crowded.level)
+            if crowded is not None:
+                ease = max(ease, crowded.part(crowd))
             if ease:
                 door.listener.ease(max(int(ease * EASED * len(door.listener.connections)), 1))
+
+    def enter(self) -> None:
+        """There are other doors, or other limits: have listeners say themselves when their connections are enough."""
+        crowded = self._levels.get("connections")
+        for door in self._doors():
+            listener = door.listener
+            if crowded is None:
+                listener.most = 0
+            else:
+                listener.most = max(ceil(crowded.full * float(listener.context.limits.connections) / 100.0), 1)
+                listener.enough = partial(self._pause, door)
+
+    def _pause(self, door: Door) -> None:
+        if not door.paused:
+            name = door.listener.name
+            self._counters.scope("listener", name).count("accept_paused")
+            self._paused(
+                "listener {name}: nothing is accepted for now ({suppressed} more like it were not logged)", name=name
+            )
+        door.pause()
+
+
+def _busy(door: Door) -> float:
+    """Connections with a request under way, as a percentage of those that there may be."""
+    listener = door.listener
+    busy = sum(1 for connection in listener.connections if connection.busy)
+    return 100.0 * busy / float(listener.context.limits.connections)
 
 
 def _crowd(door: Door) -> float:

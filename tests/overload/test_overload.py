@@ -145,6 +145,22 @@ def test_a_listener_accepts_no_more_than_its_share_and_lets_idle_ones_go() -> No
         assert counts["connections_eased"] >= 6
 
 
+def test_connections_are_a_reason_to_shed_as_far_as_they_are_busy() -> None:
+    with Stage() as stage:
+        busy = [stage.client() for _ in range(14)]
+        for client in busy[:-1]:
+            client.send(b"POST /pay HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+        stage.advance(5)
+        assert stage.service.pressure()["connections"] == pytest.approx(0.5, abs=0.02)
+        busy[-1].send(b"GET /bulk HTTP/1.1\r\nHost: a\r\n\r\n")
+        stage.run()
+        assert busy[-1].received == b"", "it was idle, and was let go"
+        last = stage.client()
+        last.send(b"GET /bulk HTTP/1.1\r\nHost: a\r\n\r\n")
+        stage.run()
+        assert last.received.startswith(b"HTTP/1.1 503")
+
+
 def test_a_reload_keeps_what_was_seen_and_may_end_it_all() -> None:
     with Stage() as stage:
         stage.late(0.3, 30)
