@@ -3,7 +3,8 @@ A request that is asked a second time, of another endpoint, when its answer take
 
 Rules
 - The head that comes first is the answer; the other attempt is cancelled in the same moment, which its codec tells the
-  upstream.  While one is under way, a failure of the other is not passed on.
+  upstream.  While one is under way, a failure of the other is not passed on; nor is an answer of the second that tells
+  of one: without it the client would have waited for the first.
 - The second attempt is a single one: it is not sent again.  The first goes its own way (L{protogate.upstream.trial}).
   What C{perTry} says holds for both.
 - How long a first attempt took at least that was given up counts among the answers, or each quantile would be of those
@@ -24,7 +25,7 @@ from protogate.exchange.ledger import Ledger
 from protogate.message import Headers, Request, Response
 from protogate.promise import waits
 from protogate.upstream.hedges import Hedges
-from protogate.upstream.outcome import FAILED, WELL
+from protogate.upstream.outcome import FAILED, WELL, answered, said
 
 if TYPE_CHECKING:
     from protogate.upstream.cluster import Cluster
@@ -104,7 +105,7 @@ class Race:
         cluster.mark(twin, other)
         second = cluster.ask(twin, other)
         if not waits(second):
-            self._won(second)
+            self._answered_too(second)
             return
         self._second = second
         each = cluster.retries.each
@@ -143,6 +144,9 @@ class Race:
         self._second = None
         if self._done is None:
             _stop(response)
+        elif self._first is not None and answered(response) is not WELL:
+            _stop(response)
+            self._beside(said(response), response.status)
         else:
             self._won(response)
 
@@ -191,11 +195,11 @@ class Race:
             self._outlasted()
         self._quit()
 
-    def _beside(self, why: str) -> None:
+    def _beside(self, why: str, status: int = 0) -> None:
         """Note what became of the second attempt."""
         ledger, twin = self._request.ledger, self._twin
         if ledger is not None and twin is not None and twin.ledger is not None:
-            ledger.beside(twin.ledger, self._cluster.now(), why)
+            ledger.beside(twin.ledger, self._cluster.now(), why, status)
 
     def _outlasted(self) -> None:
         """The first attempt is given up, and would have taken longer."""

@@ -77,6 +77,30 @@ def test_a_failure_leaves_it_to_the_other(behind, engine, which):
 
 
 @behind
+def test_a_failure_that_the_second_attempt_answers_is_no_answer_while_there_may_be_one(behind, engine):
+    with Several("http1", behind, engine=engine, **AFTER) as town:
+        answer = town.ask()
+        first, second = both(town)
+        given = second.give(503, b"no", close=False)
+        assert given.stopped or second.ends
+        assert answer.status == 0
+        first.give(200, b"ok")
+        assert (answer.status, answer.content.data) == (200, b"ok")
+        assert (town.record.attempts, town.record.hedge) == (2, False)
+        assert earlier(town) == [(address(second), 503, "")]
+
+
+def test_it_is_one_when_the_first_has_failed_already():
+    with Several(**AFTER) as town:
+        answer = town.ask()
+        first, second = both(town)
+        town.origins[first.origin].abort()
+        second.give(503)
+        assert answer.status == 503
+        assert town.record.hedge
+
+
+@behind
 def test_both_fail(behind, engine):
     with Several("http1", behind, engine=engine, **AFTER) as town:
         answer = town.ask()
