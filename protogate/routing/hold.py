@@ -219,9 +219,12 @@ class Holds:
         """Of each target that is judged: C{held}, 1 while it is taken back.  Only where this process leads."""
         if not self._board.leads:
             return {}
-        return {
-            hold.title(index): {"held": int(index in hold.held)} for hold in self.holds.values() for index in hold.names
-        }
+        found: dict[str, dict[str, Number]] = {}
+        for hold in self.holds.values():
+            for index in hold.names:
+                numbers = found.setdefault(hold.title(index), {"held": 0})  # two rules may have one name
+                numbers["held"] = max(numbers["held"], int(index in hold.held))
+        return found
 
     def why(self) -> dict[str, str]:
         """Of each target that is taken back: the reason."""

@@ -326,9 +326,7 @@ def _release(
     text = entry.cohort or cohort
     key = _key(text, faults, *path, "cohort")
     for target in [target for target in targets if target.gray is not None][1:]:
-        message = (
-            "another target of the entry has it already: one is for a part of the cohort, and the rest for the rest"
-        )
+        message = "another target of the entry has it already, and one may: the others are for who is not gray"
         faults.append(ConfigError(message, (*path, "targets", target.index, "gray")))
     if not any(target.open for target in targets):
         message = "each has gray or when: one must be there for everybody else"

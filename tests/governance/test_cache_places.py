@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from caches import Scene, say
 
+from protogate.cohort import position
 from protogate.config.load import loads
 from protogate.routing.table import Router
 
@@ -76,6 +77,13 @@ routes:
     routes:
       - sticky: {key: "request.headers['x-user']"}
         targets: [{upstream: origin, weight: 50}, {upstream: other, weight: 50}]
+  - value: /gray
+    matcherType: prefix
+    routes:
+      - cohort: "request.headers['x-user']"
+        targets:
+          - {upstream: origin}
+          - {upstream: other, gray: 50, when: "request.headers['x-beta'] == '1'"}
   - value: /tenant
     matcherType: prefix
     routes: [{targets: [{upstream: origin, rewrite: {path: "/t/${request.headers['x-tenant']}"}}]}]
@@ -109,6 +117,17 @@ def test_requests_that_stick_to_different_targets_share_nothing():
     users = [f"x-user: {number}" for number in range(20)]
     scene.answers = [say(content=b"a"), say(content=b"b")]
     assert {scene.get(user, target=b"/sticky").data for user in users} == {b"a", b"b"}
+    assert scene.asked == 2
+
+
+def test_who_is_gray_and_who_is_not_share_nothing():
+    scene = routed()
+    users = [f"x-user: {number}" for number in range(20)]
+    scene.answers = [say(content=b"a"), say(content=b"b")]
+    assert {scene.get(user, target=b"/gray").data for user in users} == {b"a", b"b"}
+    stable = next(user for user in users if position(user[8:]) >= 50)
+    gray = next(user for user in users if position(user[8:]) < 50)
+    assert scene.get(stable, "x-beta: 1", target=b"/gray").data == scene.get(gray, target=b"/gray").data
     assert scene.asked == 2
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from protogate.admin.own import Own
+from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IStreamCodec
+from protogate.message import Request, Response
 from protogate.plugins import names
 from protogate.routing.hold import TOPIC
 from protogate.testing.boards import Boards
+from protogate.testing.bodies import Giver
 from protogate.testing.caller import Caller
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect
@@ -158,6 +161,30 @@ def test_one_whose_clock_runs_out_fails() -> None:
         made.advance(3.5)
         ask(made, 40)
         assert "requests failed, and 0 of" in held(made)[TITLE]
+
+
+class Ended:
+    """As much of an exchange as tells how a call ended whose answer had begun well."""
+
+    def __init__(self, rpc: int) -> None:
+        self.request, self.ledger, self.error, self.reason = Request(b"POST", b"/"), Ledger(1.0), None, None
+        self.ledger.rpc = rpc
+        self.over: list[Any] = []
+
+    def after(self, function: Any) -> None:
+        self.over.append(function)
+
+
+@pytest.mark.parametrize(("rpc", "errors"), [(0, 0), (-1, 0), (3, 0), (4, 0), (2, 1), (13, 1), (14, 1), (15, 1)])
+def test_calls_say_at_their_end_whether_they_failed(rpc: int, errors: int) -> None:
+    with MemoryGateway(config()) as made:
+        (hold,) = made.service.holds.holds.values()
+        exchange: Any = Ended(rpc)
+        body = Giver([b"x"], 1).body
+        hold.watch(1, exchange, lambda: Response(200, [], body, "HTTP/2"))
+        (over,) = exchange.over
+        over()
+        assert (hold.counted[1].requests, hold.counted[1].errors) == (1, errors)
 
 
 # -- for what not
