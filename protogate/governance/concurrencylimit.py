@@ -2,7 +2,8 @@
 C{concurrencyLimit}: so many requests under way at a time, for each key; a number, or one that is learnt.
 
 Rules
-- A request has its place from here to its very end, however it ends, and gives it back exactly once.
+- A request has its place from here to its very end, however it ends, and gives it back exactly once.  With C{per:
+  upstream} "here" is where its upstream is known and about to be asked: each upstream has places of its own.
 - A number is divided among the workers.  What is learnt each worker learns for itself.
 - Over a reload places stay taken, and what was learnt stays known.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from zope.interface import implementer
 
 from protogate.config.scalar import shown
@@ -27,12 +28,16 @@ from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModule, IModuleFactory
 
 if TYPE_CHECKING:
-    from protogate.exchange.exchange import Exchange
+    from protogate.exchange.exchange import Answer, Exchange
     from protogate.governance.means import Means
 
 MOST: Final = 1_000_000
 LEARNT_KEYS: Final = 1000
 """Keys whose limits are remembered, unless the configuration says another number."""
+
+
+UPSTREAM_KEY: Final = "\0upstream"
+"""What C{per: upstream} is told from every C{key} by."""
 
 
 class Learning:
@@ -59,6 +64,7 @@ class ConcurrencyLimit:
     @param limit: places of all workers together; where they are learnt it says nothing.
     @param key: by what exchanges are counted; C{text} is how it is written.
     @param status: of a refusal.
+    @param each: each upstream has places of its own, which are taken when it is asked; C{key} says nothing then.
     """
 
     asks: Mapping[str, tuple[str | int, ...]] = {}
@@ -73,7 +79,9 @@ class ConcurrencyLimit:
         wait: float,
         most: int,
         status: int,
+        each: bool = False,
     ) -> None:
+        self._each = each
         self._limit, self._learning, self._key, self._text = limit, learning, key, text
         self._queue, self._wait, self._status = queue, wait, status
         self._count: Callable[[str], None] = uncounted
@@ -111,6 +119,9 @@ class ConcurrencyLimit:
 
     def process(self, exchange: Exchange) -> Deferred[None] | None:
         """Let it pass, now or when there is a place, or raise the Abort that refuses it."""
+        if self._each:
+            exchange.through(self._ask)
+            return None
         key = self._key(exchange)
         taken = self._slots.take(key, exchange.wheel)
         if isinstance(taken, Deferred):
@@ -120,14 +131,34 @@ class ConcurrencyLimit:
         return None
 
     def _judge(self, taken: bool, exchange: Exchange, key: str, waited: bool = False) -> None:
-        if taken:
-            exchange.after(partial(_over, self._slots, key, exchange))
-            return
+        if not taken:
+            raise self._refusal(waited)
+        exchange.after(partial(_over, self._slots, key, exchange))
+
+    def _ask(self, exchange: Exchange, ask: Callable[[], Answer]) -> Answer:
+        """L{Exchange.through}: the upstream is known."""
+        assert exchange.target is not None
+        key = exchange.target.upstream
+        taken = self._slots.take(key, exchange.wheel)
+        if isinstance(taken, Deferred):
+            self._count("queued")
+            return taken.addCallback(self._asked, exchange, key, ask, waited=True)
+        return self._asked(taken, exchange, key, ask)
+
+    def _asked(
+        self, taken: bool, exchange: Exchange, key: str, ask: Callable[[], Answer], waited: bool = False
+    ) -> Answer:
+        if not taken:
+            return fail(self._refusal(waited))
+        exchange.after(partial(_over, self._slots, key, exchange, exchange.wheel.now()))
+        return ask()
+
+    def _refusal(self, waited: bool) -> Abort:
         self._count("limited")
         if waited:
             self._count("queue_timeout")
         why = f"none was free within {self._wait:g} s" if waited else "all are taken"
-        raise Abort(
+        return Abort(
             f"concurrencyLimit: of the places {why}",
             CLIENT,
             self._status,
@@ -137,22 +168,24 @@ class ConcurrencyLimit:
         )
 
 
-def _over(slots: Slots, key: str, exchange: Exchange) -> None:
+def _over(slots: Slots, key: str, exchange: Exchange, since: float = 0.0) -> None:
     """An exchange that had a place is over."""
-    slots.give(key, took(exchange), exchange.wheel)
+    slots.give(key, took(exchange, since), exchange.wheel)
 
 
-def took(exchange: Exchange) -> float:
+def took(exchange: Exchange, since: float = 0.0) -> float:
     """
     How long the upstream took for its answer, the wait for a connection included, for who learns of it; L{NOTHING} when
     that says nothing: it was not asked, it failed at once, or the client left.
+
+    @param since: when it was asked, where others were waited for before that.
     """
     ledger, reason, response = exchange.ledger, exchange.reason, exchange.response
     if ledger.answered:
         failed = response is None or response.status >= 500
-        return NOTHING if failed else max(ledger.answered - ledger.chosen, 0.0)
+        return NOTHING if failed else max(ledger.answered - (since or ledger.chosen), 0.0)
     if ledger.chosen and reason is not None and reason.who is UPSTREAM and reason.status == 504:
-        return max(ledger.end - ledger.chosen, 0.0)
+        return max(ledger.end - (since or ledger.chosen), 0.0)
     return NOTHING
 
 
@@ -166,11 +199,14 @@ class ConcurrencyLimitFactory:
 
     def build(self, params: Mapping[str, object]) -> ConcurrencyLimit:
         """See L{IModuleFactory.build}."""
-        reader = Params(params, "limit", "adaptive", "key", "keys", "queue", "wait", "status")
+        reader = Params(params, "limit", "adaptive", "per", "key", "keys", "queue", "wait", "status")
         if ("limit" in reader) == ("adaptive" in reader):
             reader.fault("expected exactly one of limit, a number, and adaptive, which learns one")
         limit = reader.integer("limit", 1, 1, MOST)
         learning = _learning(reader) if "adaptive" in reader else None
+        each = "per" in reader
+        if each and reader.choice("per", "upstream", "upstream") and "key" in reader:
+            reader.fault("each upstream has places of its own: remove this, or per", "key")
         key, text = limits.read_key(reader, everybody=True)
         most = reader.integer("keys", LEARNT_KEYS, 1, limits.MOST_KEYS)
         if "keys" in reader and learning is None:
@@ -181,7 +217,9 @@ class ConcurrencyLimitFactory:
             reader.fault("nobody waits where there is no queue: say queue, or remove this", "wait")
         status = reader.integer("status", 429 if "key" in reader else 503, 400, 599)
         reader.done()
-        return ConcurrencyLimit(limit, learning, key, text, queue, wait, most, status)
+        if each:
+            text = UPSTREAM_KEY
+        return ConcurrencyLimit(limit, learning, key, text, queue, wait, most, status, each)
 
 
 def _learning(reader: Params) -> Learning | None:

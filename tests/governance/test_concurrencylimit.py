@@ -31,6 +31,7 @@ class ConcurrencyLimitContract(ModuleContract, SynchronousTestCase):
         {"limit": 10},
         {"limit": 10, "key": "${source.ip}", "queue": 5, "wait": "1s", "status": 503},
         {"adaptive": {}, "keys": 10},
+        {"adaptive": {}, "per": "upstream", "keys": 10, "queue": 1, "wait": "1s"},
         {"adaptive": {"min": 1, "max": 5, "initial": 2, "tolerance": 2}, "key": "${request.headers['x-a']}"},
     )
     bad = (
@@ -51,6 +52,8 @@ class ConcurrencyLimitContract(ModuleContract, SynchronousTestCase):
         ({"limit": 1, "queue": 1, "wait": "0"}, "wait"),
         ({"limit": 1, "status": 200}, "status"),
         ({"limt": 1}, "limt"),
+        ({"limit": 1, "per": "route"}, "per"),
+        ({"limit": 1, "per": "upstream", "key": "${source.ip}"}, "key"),
     )
 
 
@@ -457,3 +460,75 @@ def test_a_place_is_waited_for_in_a_gateway():
         gateway.advance(0.6)
         assert first.received.startswith(b"HTTP/1.1 504 ")
         assert second.received.startswith(b"HTTP/1.1 204 ")
+
+
+# -- for each upstream
+
+PER = """
+listeners: [{name: web, address: "127.0.0.1:8080"}]
+upstreams:
+  - {name: one, endpoints: [{url: "http://192.0.2.7:80"}]}
+  - {name: two, endpoints: [{url: "http://192.0.2.8:80"}]}
+routes:
+  - {value: /one, matcherType: prefix, routes: [{targets: [{upstream: one}]}]}
+  - {value: /two, matcherType: prefix, routes: [{targets: [{upstream: two}]}]}
+modules:
+  - {name: concurrencyLimit, actionParam: {%s}}
+"""
+
+
+class Per(MemoryGateway):
+    """Two upstreams, which answer when the test says so."""
+
+    def __init__(self, params):
+        super().__init__(PER % params)
+        self.upstream("192.0.2.7", 80, *[[Expect(b"\r\n\r\n"), Do.SILENCE]] * 9)
+        self.upstream("192.0.2.8", 80, *[[Expect(b"\r\n\r\n"), Do.SILENCE]] * 9)
+
+    def get(self, path):
+        client = self.client()
+        client.send(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
+        self.run()
+        return client
+
+    @property
+    def busy(self):
+        module = self.service.plan.pre_request[0]
+        return module.gauges["busy"]()
+
+
+def test_each_upstream_has_places_of_its_own():
+    with Per("per: upstream, limit: 2") as gateway:
+        inside = [gateway.get(path) for path in ("/one", "/one", "/two")]
+        assert [client.received for client in inside] == [b""] * 3
+        assert gateway.get("/one").received.startswith(b"HTTP/1.1 503 ")
+        assert gateway.get("/two").received == b""
+        assert gateway.get("/none").received.startswith(b"HTTP/1.1 404 ")
+        assert gateway.busy == 4
+        gateway.link(inside[0]).ends[0][1].abortConnection()
+        gateway.run()
+        assert gateway.busy == 3
+        assert gateway.get("/one").received == b""
+
+
+def test_who_waits_for_an_upstream_gets_its_place_or_is_told():
+    with Per("per: upstream, limit: 1, queue: 2, wait: 1s") as gateway:
+        first, second, third = (gateway.get("/one") for _ in range(3))
+        assert gateway.get("/one").received.startswith(b"HTTP/1.1 503 "), "the queue is full"
+        gateway.link(first).ends[0][1].abortConnection()
+        gateway.run()
+        assert (second.received, third.received, gateway.busy) == (b"", b"", 1)
+        gateway.advance(1.5)
+        assert (second.received, third.received[:13]) == (b"", b"HTTP/1.1 503 ")
+        leaves = gateway.get("/one")
+        gateway.link(leaves).ends[0][1].abortConnection()
+        gateway.link(second).ends[0][1].abortConnection()
+        gateway.run()
+        assert gateway.busy == 0
+
+
+def test_waiting_for_a_place_is_no_time_of_the_upstream():
+    made = exchange("POST_RESPONSE")
+    made.ledger.chosen, made.ledger.answered = 10.0, 13.0
+    assert took(made) == 3.0
+    assert took(made, 12.5) == 0.5
