@@ -2,8 +2,8 @@
 Watches what this process has too little of, and has less come in.
 
 Rules
-- One timer looks: every L{EVERY} seconds at the loop and at connections, each L{SELDOM}th time at what the kernel must
-  be asked.  Where nothing is configured there is none.
+- One timer looks: every L{EVERY} seconds at the loop, at connections and at what the kernel says quickly (it has
+  C{quick}), each L{SELDOM}th time at the rest.  Where nothing is configured there is none.
 - The highest level of all decides who is shed.
 - Of how late the loop was at two looks the lesser counts: one long call, a collection of garbage, is no load.
 - What is all in use (memory, descriptors, connections of a listener) is waited for without taking more: nothing is
@@ -135,10 +135,9 @@ class Overload:
         if "connections" in levels:
             begin = levels["connections"].begin
             levels["connections"].look(max([_busy(door) for door in doors if _crowd(door) > begin], default=0.0))
-        if self._looks % SELDOM == 0:
-            for name, source in self.sources.items():
-                if name in levels:
-                    self._ask(levels[name], source)
+        for name, source in self.sources.items():
+            if name in levels and (getattr(source, "quick", False) or self._looks % SELDOM == 0):
+                self._ask(levels[name], source)
         self._looks += 1
         self._follow()
         self._mind(doors)

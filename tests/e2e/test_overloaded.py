@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import resource
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,4 +103,24 @@ def test_a_client_too_many_waits_and_is_not_turned_away(neighbours: Neighbours, 
         for client in clients:  # those that were served are idle then, and are let go: others get their turn
             assert client.answer()[1] == b"hello\n"
     gateway.says("listener web: nothing is accepted for now")
+    gateway.healthy()
+
+
+def test_a_process_that_runs_out_of_descriptors_accepts_nothing_until_it_has_some(
+    neighbours: Neighbours, node: int
+) -> None:
+    overload = {"descriptors": {"begin": 60, "full": 70}, "lag": {"full": "0"}}
+    gateway = start(neighbours, config(node, gateway={"overload": overload}))
+    resource.prlimit(gateway.running.pid, resource.RLIMIT_NOFILE, (200, 200))
+    with ExitStack() as stack:
+        clients = []
+        while "nothing is accepted for now" not in gateway.log:
+            clients.append(stack.enter_context(wire(gateway.port)))
+            assert len(clients) < 200, "it took more than it can have"
+            time.sleep(0.005)
+        late = stack.enter_context(wire(gateway.port))
+        late.send(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+        for client in clients[len(clients) // 2 :]:
+            client.socket.close()
+        assert late.answer()[0].startswith((b"HTTP/1.1 200", b"HTTP/1.1 503"))
     gateway.healthy()

@@ -221,3 +221,32 @@ def test_each_protocol_has_its_own_word_for_it(protocol: str) -> None:
         caller.close()
         caller = Caller(stage, protocol)
         assert caller.ask(b"POST", b"/1001/get", body=b"hello").status == 204
+
+
+def test_a_call_of_grpc_ends_with_unavailable() -> None:
+    listeners = [{"name": "web", "address": "127.0.0.1:8080", "protocols": ["http2"]}]
+    with Stage({**CONFIG, "listeners": listeners}) as stage:
+        stage.late(0.3, 30)
+        fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+        got = Caller(stage, "http2").ask(b"POST", b"/shop.Orders/Get", fields, b"\0\0\0\0\0")
+        assert (got.status, got.headers.get(b"grpc-status")) == (200, b"14")
+        assert stage.service.counters.counts["requests_shed"] == 1
+
+
+def test_what_is_said_quickly_is_asked_at_each_look() -> None:
+    class Source:
+        quick = True
+        asked = 0
+
+        def __call__(self) -> float:
+            self.asked += 1
+            return 0.0
+
+    with Stage() as stage:
+        quick = stage.service.overload.sources["descriptors"] = Source()
+        slow = stage.service.overload.sources["memory"] = Source()
+        slow.quick = False  # type: ignore[misc]
+        for _ in range(2 * SELDOM):
+            stage.advance(TURN)
+        assert quick.asked >= 2 * SELDOM
+        assert slow.asked in (2, 3)
