@@ -4,7 +4,7 @@ Whether a target does worse than those beside it: by a test that is exact howeve
 Rules
 - Both sides are counted over the same period.  What harms both, a database or the gateway itself, shows on both.
 - A share is larger only if Fisher's exact test says so: were the two sides equal, so large a difference, or a larger
-  one, would come about by chance in one look of ten million (L{ALPHA}), whatever the shares are.  Besides, it must be
+  one, would come about by chance in one look of a hundred million (L{ALPHA}), whatever the shares are.  Besides, it must be
   larger by as much as the configuration wants: what is certain may still be of no importance.
 - Latency is such a share, too: that of answers which take longer than a bound, made of what nine of ten answers of the
   others take.  So no shape of distribution is taken for granted.  A client that leaves after that time waited as long.
@@ -19,9 +19,11 @@ from typing import Any, Final
 
 from protogate.config.model import Hold as Terms
 
-ALPHA: Final = 1e-7
+ALPHA: Final = 1e-8
 SLOTS: Final = 12
-"""Into which a window is divided: as often it is looked at, and so much of it is forgotten at a time."""
+"""Into which a window is divided: so much of it is forgotten at a time."""
+LOOK: Final = 1.0
+"""Seconds from one look to the next, at least: each may be a false alarm."""
 QUANTILE: Final = 0.9
 _LEAST: Final = 1e-4
 _STEP: Final = log(1.1)
@@ -128,7 +130,7 @@ class Comparison:
         self.terms = terms
         self._length = float(terms.window) / SLOTS
         self._slots: deque[tuple[int, Counts, Counts]] = deque()
-        self._looked = -1
+        self._next = 0.0
 
     def see(self, judged: bool, counts: Counts, now: float) -> None:
         """Something became of requests to it, or to the others."""
@@ -141,11 +143,10 @@ class Comparison:
 
     def look(self, now: float) -> str:
         """Why the target should be taken back; empty = it should not, or the last look was just now."""
-        number = int(now / self._length)
-        if number == self._looked:
+        if now < self._next:
             return ""
-        self._looked = number
-        self._forget(number)
+        self._next = now + LOOK
+        self._forget(int(now / self._length))
         judged, others = Counts(), Counts()
         for _, mine, theirs in self._slots:
             judged.add(mine)
