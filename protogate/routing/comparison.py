@@ -4,8 +4,8 @@ Whether a target does worse than those beside it: by a test that is exact howeve
 Rules
 - Both sides are counted over the same period.  What harms both, a database or the gateway itself, shows on both.
 - A share is larger only if Fisher's exact test says so: were the two sides equal, so large a difference, or a larger
-  one, would come about by chance in one look of a hundred million (L{ALPHA}), whatever the shares are.  Besides, it must be
-  larger by as much as the configuration wants: what is certain may still be of no importance.
+  one, would come about by chance in one look of a hundred million (L{ALPHA}), whatever the shares are.  Besides, it
+  must be larger by as much as the configuration wants: what is certain may still be of no importance.
 - Latency is such a share, too: that of answers which take longer than a bound, made of what nine of ten answers of the
   others take.  So no shape of distribution is taken for granted.  A client that leaves after that time waited as long.
 """
