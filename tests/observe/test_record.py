@@ -111,6 +111,53 @@ def test_a_plain_exchange_is_told_whole() -> None:
     }
 
 
+def asked_thrice() -> Ledger:
+    """An answer with a status, one that took no end, and one beside that which was quicker."""
+    ledger = marks(first=10.0, head=10.0, chosen=10.001, connected=10.002, answered=10.101, address="10.0.0.1:80")
+    ledger.given_up(10.101, "", 503)
+    ledger.given_up(11.0, "said twice")
+    ledger.again()
+    ledger.chosen, ledger.connected, ledger.address = 10.201, 10.202, "10.0.0.2:80"
+    twin = marks(chosen=10.701, connected=10.702, sent=10.703, answered=10.903, address="10.0.0.3:80")
+    ledger.given_up(10.901, "\u00e9" + "x" * 2 * SHORT)
+    ledger.adopt(twin)
+    assert ledger.past is not None
+    ledger.past.hedged = True
+    ledger.end, ledger.attempts = 11.0, 3
+    return ledger
+
+
+def test_what_came_of_earlier_attempts_is_told_and_bounded() -> None:
+    told = line(record(exchange(ledger=asked_thrice(), response=Response(200))))
+    assert told["address"] == "10.0.0.3:80"
+    assert (told["attempts"], told["hedge"]) == (3, True)
+    one, two = told["earlier"]
+    assert one == {"address": "10.0.0.1:80", "status": 503, "ms": 100.0}
+    assert (two["address"], two["ms"]) == ("10.0.0.2:80", 700.0)
+    assert two["error"] == "\u00e9" + "x" * (SHORT - 1) + CUT
+    assert told["ms"] == {
+        "total": 1000.0,
+        "gateway": 1.0,
+        "earlier": 700.0,
+        "queue": 1.0,
+        "send": 1.0,
+        "responseHead": 200.0,
+        "response": 97.0,
+    }
+
+
+def test_as_many_attempts_as_there_may_be_fit_into_a_line() -> None:
+    ledger = marks(head=10.0, end=11.0)
+    for _ in range(11):
+        ledger.given_up(10.5, "\u20ac" * 10 * SHORT)
+        ledger.again()
+    made = exchange(ledger=ledger)
+    made.notes["module"] = "x"
+    told = encode(record(made))
+    assert len(told) < LINE
+    assert json.loads(told)["notes"] == {"module": "x"}
+
+
 def test_the_deadline_of_a_client_is_told_from_its_head() -> None:
     made = exchange(ledger=marks(first=9.0, head=10.0, end=10.5))
     made.request.deadline = 12.5

@@ -57,6 +57,16 @@ def test_answers_by_the_class_of_their_status() -> None:
     }
 
 
+def test_earlier_attempts_are_not_of_the_gateway_s_making() -> None:
+    made = exchange(chosen=100.25, answered=101.0)
+    made.ledger.given_up(103.0, "too late")
+    made.ledger.again()
+    made.ledger.chosen, made.ledger.answered = 104.0, 105.0
+    snapshot = taken(made)
+    assert seen(snapshot, "gateway")[1] == pytest.approx(0.25)
+    assert seen(snapshot, "upstream")[1] == pytest.approx(1.0)
+
+
 def test_the_phases_of_an_exchange_with_an_upstream() -> None:
     snapshot = taken(exchange(first=99.0, chosen=100.5, answered=103.5))
     assert seen(snapshot, "total") == ([20.0], 11.0)
