@@ -82,6 +82,7 @@ class Wheel:
         self._slots: dict[int, dict[Timer, None]] = {}  # in order: what happens is the same each time
         self._last = 0
         self._tick: IDelayedCall | None = None
+        self._turning = False  # time passes meanwhile, but no slot is passed over
         self._soon: list[Callable[[], object]] = []
         self._end: IDelayedCall | None = None  # of this turn
 
@@ -125,10 +126,11 @@ class Wheel:
     def _put(self, timer: Timer) -> None:
         if timer._queued:
             self._drop(timer)
+        if self._tick is None and not self._turning and not self._slots:  # nothing was armed for a while
+            self._last = max(self._last, int(self.now() / self.resolution) - 1)
         slot = timer._queued = max(int(timer._at / self.resolution) + 1, self._last + 1, 1)
         self._slots.setdefault(slot, {})[timer] = None
-        if self._tick is None:
-            self._last = max(self._last, int(self.now() / self.resolution) - 1)
+        if self._tick is None and not self._turning:
             self._schedule()
 
     def _drop(self, timer: Timer) -> None:
@@ -147,27 +149,30 @@ class Wheel:
         self._tick = self._clock.callLater(max(delay, resolution / 64), self._turn)
 
     def _turn(self) -> None:
-        self._tick = None
+        self._tick, self._turning = None, True
         now = self.now()
         first = self._last + 1
         last = self._last = max(int(now / self.resolution), self._last)
-        for slot in range(first, last + 1):
-            due = self._slots.pop(slot, None)
-            if due is None:
-                continue
-            for timer in due:
-                timer._queued = 0
-            for timer in due:
-                if timer._queued:
-                    continue  # armed anew by another one of this slot
-                if timer._at == 0.0:
+        try:
+            for slot in range(first, last + 1):
+                due = self._slots.pop(slot, None)
+                if due is None:
                     continue
-                if timer._at > now:
-                    self._put(timer)
-                    continue
-                timer._at = 0.0
-                try:
-                    timer._function()
-                except Exception:
-                    _log.failure("a deadline's function failed")
-        self._schedule()
+                for timer in due:
+                    timer._queued = 0
+                for timer in due:
+                    if timer._queued:
+                        continue  # armed anew by another one of this slot
+                    if timer._at == 0.0:
+                        continue
+                    if timer._at > now:
+                        self._put(timer)
+                        continue
+                    timer._at = 0.0
+                    try:
+                        timer._function()
+                    except Exception:
+                        _log.failure("a deadline's function failed")
+        finally:
+            self._turning = False
+            self._schedule()

@@ -151,6 +151,25 @@ def test_a_long_sleep_fires_everything_once():
     assert len(bench.fired) == 100
 
 
+@pytest.mark.parametrize("seconds", [0.04, 0.1, 0.3, 2.0])
+def test_what_takes_long_within_a_turn_loses_no_deadline_of_others(seconds):
+    clock, fired = Clock(), []
+    wheel = Wheel(clock)
+
+    def slow():
+        clock.rightNow += seconds
+        wheel.after(0.02, lambda: fired.append("soon"))
+        wheel.after(5.0, lambda: fired.append("late"))
+
+    wheel.after(1.0, slow)
+    for number in range(30):
+        wheel.after(1.0 + number * 0.05, lambda number=number: fired.append(number))
+    clock.pump([0.05] * 200)
+    assert [each for each in fired if isinstance(each, int)] == list(range(30))
+    assert [each for each in fired if isinstance(each, str)] == ["soon", "late"]
+    assert not clock.getDelayedCalls()
+
+
 def test_a_timer_may_be_armed_again_by_its_own_function():
     bench = Bench()
     seen = []
