@@ -67,7 +67,8 @@ def told_apart(tale: Tale) -> Iterator[str]:
     seen = Counter(each.agent for each in tale.seen if not each.check and not each.copied)
     targets = {ask.agent: ask.target for ask in tale.asks}
     for record in tale.records:
-        if seen[record.agent] > record.attempts:
+        beside = 1 if record.notes and "cache" in record.notes else 0  # asked for anew in the background
+        if seen[record.agent] > record.attempts + beside:
             yield f"{record.agent} made {record.attempts} attempts, but was seen {seen[record.agent]} times"
     for each in tale.seen:
         wanted = targets.get(each.agent)

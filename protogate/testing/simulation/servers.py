@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IListeningPort
+from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory
 from zope.interface import implementer
 
@@ -167,6 +167,7 @@ class Origin:
         self.conduct = replace(self.server.conduct, reach=Reach.UP)
         self.answered = 0
         self._waiting: deque[Work] = deque()
+        self._calls: dict[Work, IDelayedCall] = {}
         where = address.origin(self.server.url, scheme=self.server.url.partition("://")[0])
         self._key = (where.host, where.port)
         self._port: IListeningPort | None = None
@@ -209,8 +210,15 @@ class Origin:
         """Stop for so long, and go on as if nothing had been."""
         self.pause = max(self.pause, self.context.wheel.now() + seconds)
 
+    def rests(self) -> None:
+        """Work no more: what is still worked on is what nobody waits for."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.cancel()
+
     def close(self) -> None:
         """The story is over."""
+        self.rests()
         self.become(replace(self.conduct, reach=Reach.REFUSES))
         self._waiting.clear()
 
@@ -253,9 +261,10 @@ class Origin:
 
     def _soon(self, seconds: float, work: Work) -> None:
         held = self.pause - self.context.wheel.now()
-        self.reactor.callLater(seconds + max(held, 0.0), self._due, work)
+        self._calls[work] = self.reactor.callLater(seconds + max(held, 0.0), self._due, work)
 
     def _due(self, work: Work) -> None:
+        del self._calls[work]
         if self.pause > self.context.wheel.now():
             self._soon(0.0, work)
             return

@@ -150,6 +150,8 @@ class World:
         reactor.run()
         tale.counts = {scope: dict(counts.counts) for scope, counts in self._scopes()}
         tale.most = {name: origin.most for name, origin in self.origins.items()}
+        for origin in self.origins.values():
+            origin.rests()
         tale.left += self.gateway.stop()
 
     def _close(self) -> None:
