@@ -21,7 +21,7 @@ from protogate.promise import waits
 from protogate.upstream.breaker import Breaker, State, Terms
 from protogate.upstream.door import Circuit, refusal
 from protogate.upstream.endpoint import Endpoint
-from protogate.upstream.judge import Entry, Judge, Office
+from protogate.upstream.judge import Entry, Judge, Office, Probes
 from protogate.upstream.seen import Seen
 
 BY: Final = "circuitBreaker"
@@ -79,10 +79,11 @@ class UpstreamBreaker:
         if self.circuit.see(seen, self.office.wheel.now()):
             self._tell(state)
 
-    def began(self, endpoint: Endpoint) -> None:
-        """An attempt begins: it was let through."""
+    def began(self, endpoint: Endpoint) -> Probes | None:
+        """An attempt begins: it was let through, and L{handle} knows of it."""
+        return None
 
-    def over(self, endpoint: Endpoint) -> None:
+    def over(self, endpoint: Endpoint, probes: Probes) -> None:
         """It is over."""
 
     def told(self, at: str, plain: Sequence[Any] | None) -> None:

@@ -40,6 +40,7 @@ from protogate.upstream.election import Election
 from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
 from protogate.upstream.hedges import Hedges
+from protogate.upstream.judge import Probes
 from protogate.upstream.outcome import Outcome, answered, failed
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.race import Race
@@ -281,8 +282,7 @@ class Cluster:
         pool = endpoint.pool
         if not self._watchers:
             return pool.fresh(request) if fresh else pool.handle(request)
-        asked = Asked(self, request, endpoint, self._context.wheel.now())
-        self._watch.began(endpoint)
+        asked = Asked(self, request, endpoint, self._context.wheel.now(), self._watch.began(endpoint))
         answer = pool.fresh(request) if fresh else pool.handle(request)
         if waits(answer):
             return answer.addCallbacks(asked.answered, asked.failed)
@@ -621,10 +621,13 @@ class Watcher(Protocol):
 class Asked:
     """An attempt that is watched."""
 
-    __slots__ = ("_began", "_cluster", "_endpoint", "_request")
+    __slots__ = ("_began", "_cluster", "_endpoint", "_probes", "_request")
 
-    def __init__(self, cluster: Cluster, request: Request, endpoint: Endpoint, began: float) -> None:
+    def __init__(
+        self, cluster: Cluster, request: Request, endpoint: Endpoint, began: float, probes: Probes | None
+    ) -> None:
         self._cluster, self._request, self._endpoint, self._began = cluster, request, endpoint, began
+        self._probes = probes
 
     def answered(self, response: Response) -> Response:
         """A head came."""
@@ -639,7 +642,8 @@ class Asked:
     def _tell(self, outcome: Outcome) -> None:
         cluster = self._cluster
         cluster.ended(self._endpoint, outcome, cluster.now() - self._began)
-        cluster._watch.over(self._endpoint)
+        if self._probes is not None:
+            cluster._watch.over(self._endpoint, self._probes)
 
 
 def _share(retry: model.Retry) -> tuple[float, float]:

@@ -51,6 +51,19 @@ class Office(Protocol):
         """
 
 
+class Probes:
+    """
+    Those that were let through while a breaker was probed, once: what began before, or in an earlier time, is none.
+
+    @ivar under: under way, of this process.
+    """
+
+    __slots__ = ("under",)
+
+    def __init__(self) -> None:
+        self.under = 0
+
+
 class Entry:
     """The breaker of one address, and the endpoint there: None while there is none."""
 
@@ -59,7 +72,7 @@ class Entry:
     def __init__(self, at: str, breaker: Breaker, timer: Timer) -> None:
         self.at, self.breaker, self.timer = at, breaker, timer
         self.endpoint: Endpoint | None = None
-        self.probes = 0  # under way, of this process
+        self.probes = Probes()
 
 
 class Judge:
@@ -100,7 +113,7 @@ class Judge:
             self.there[endpoint] = entry
         for endpoint, entry in before.items():
             if entry.endpoint is endpoint and endpoint not in self.there:
-                entry.endpoint, entry.probes = None, 0
+                entry.endpoint, entry.probes = None, Probes()
         now = self.office.wheel.now()
         for entry in list(self.entries.values()):
             if entry.endpoint is None and not entry.breaker.remembers(now):
@@ -134,21 +147,23 @@ class Judge:
         else:
             breaker.spare()
 
-    def began(self, endpoint: Endpoint) -> None:
-        """An attempt begins."""
+    def began(self, endpoint: Endpoint) -> Probes | None:
+        """An attempt begins.  @return: for L{over}; None = it is no probe."""
         entry = self.there.get(endpoint)
-        if entry is not None and entry.breaker.state is State.PROBING:
-            entry.probes += 1
-            if entry.probes >= entry.breaker.terms.probes:
-                self.office.limit(endpoint, "probes", 0.0, "as many probes as may be are under way")
+        if entry is None or entry.breaker.state is not State.PROBING:
+            return None
+        probes = entry.probes
+        probes.under += 1
+        if probes.under >= entry.breaker.terms.probes:
+            self.office.limit(endpoint, "probes", 0.0, "as many probes as may be are under way")
+        return probes
 
-    def over(self, endpoint: Endpoint) -> None:
-        """An attempt is over, and what it says was told."""
+    def over(self, endpoint: Endpoint, probes: Probes) -> None:
+        """A probe is over, and what it says was told."""
+        probes.under -= 1
         entry = self.there.get(endpoint)
-        if entry is not None and entry.probes:
-            entry.probes -= 1
-            if "probes" in endpoint.held:
-                self.office.limit(endpoint, "probes", 1.0, "")
+        if entry is not None and entry.probes is probes and "probes" in endpoint.held:
+            self.office.limit(endpoint, "probes", 1.0, "")
 
     def told(self, at: str, plain: Sequence[Any] | None) -> None:
         """How the breaker of an address stands in the process that leads; None = it is forgotten there."""
@@ -236,8 +251,8 @@ class Judge:
 
     def _free(self, entry: Entry) -> None:
         """Nothing is probed any more, or anew."""
-        if entry.probes and entry.endpoint is not None and entry.breaker.state is not State.PROBING:
-            entry.probes = 0
+        if entry.probes.under and entry.endpoint is not None and entry.breaker.state is not State.PROBING:
+            entry.probes = Probes()
             self.office.limit(entry.endpoint, "probes", 1.0, "")
 
     def _forget(self, entry: Entry) -> None:

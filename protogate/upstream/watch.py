@@ -23,6 +23,7 @@ from protogate.upstream.board import Board
 from protogate.upstream.breaker import Terms, wrong
 from protogate.upstream.circuit import EndpointBreakers, UpstreamBreaker
 from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.judge import Probes
 from protogate.upstream.outcome import NOTHING, WELL, Outcome
 from protogate.upstream.outliers import BY, Outliers
 from protogate.upstream.outliers import wrong as strange
@@ -138,15 +139,16 @@ class Watch:
 
     # -- attempts: L{protogate.upstream.cluster.Watcher}
 
-    def began(self, endpoint: Endpoint) -> None:
-        """One begins."""
-        for judge in self._judges:
-            judge.began(endpoint)
+    def began(self, endpoint: Endpoint) -> Probes | None:
+        """One begins.  @return: for L{over}; None = it is no probe."""
+        breakers = self.breakers
+        return None if breakers is None else breakers.began(endpoint)
 
-    def over(self, endpoint: Endpoint) -> None:
-        """One that began is over, and what it says was told."""
-        for judge in self._judges:
-            judge.over(endpoint)
+    def over(self, endpoint: Endpoint, probes: Probes) -> None:
+        """A probe is over, and what it says was told."""
+        breakers = self.breakers
+        if breakers is not None:
+            breakers.over(endpoint, probes)
 
     def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
         """What one says, or what it says besides."""

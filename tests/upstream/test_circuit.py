@@ -16,6 +16,7 @@ from protogate.message import Request, Response
 from protogate.upstream.breaker import RAMP, TRY, State
 from protogate.upstream.circuit import UpstreamBreaker
 from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.judge import Probes
 from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL, Outcome
 from protogate.upstream.watch import Watch
 
@@ -53,10 +54,17 @@ class Scene(Process):
         return guard.circuit.breaker.state
 
 
-def end(watch: Watch, endpoint: Endpoint, outcome: Outcome) -> None:
-    """An attempt that is under way comes to that."""
+def probe(watch: Watch, endpoint: Endpoint) -> Probes:
+    """One more begins."""
+    probes = watch.began(endpoint)
+    assert probes is not None
+    return probes
+
+
+def end(watch: Watch, endpoint: Endpoint, outcome: Outcome, probes: Probes) -> None:
+    """One that is under way comes to that."""
     watch.ended(endpoint, outcome, 0.01)
-    watch.over(endpoint)
+    watch.over(endpoint, probes)
 
 
 # -- of endpoints
@@ -83,16 +91,16 @@ def test_it_is_probed_by_so_many_at_a_time_and_comes_back() -> None:
     assert one.share == TRY
     for _ in range(3):
         assert one.up
-        watch.began(one)
+        probes = probe(watch, one)
     assert not one.up, "three probes are under way"
-    end(watch, one, NOTHING)
+    end(watch, one, NOTHING, probes)
     assert one.up, "a client left"
-    watch.began(one)
+    assert probe(watch, one) is probes
     assert not one.up
-    end(watch, one, WELL)
-    end(watch, one, WELL)
+    end(watch, one, WELL, probes)
+    end(watch, one, WELL, probes)
     assert one.share == TRY
-    end(watch, one, WELL)
+    end(watch, one, WELL, probes)
     assert one.share == RAMP[0]
     assert "probes" not in one.held
     scene.pass_by(4.5)
@@ -111,12 +119,12 @@ def test_one_that_is_told_of_twice_is_one() -> None:
     scene.pass_by(5.3)
     one, watch = scene.at(1), scene.cluster._watch
     for _ in range(3):
-        watch.began(one)
+        probes = probe(watch, one)
     watch.ended(one, WELL, 0.01)
     assert not one.up
-    watch.over(one)
+    watch.over(one, probes)
     assert one.up
-    watch.began(one)
+    probe(watch, one)
     assert not one.up
 
 
@@ -126,15 +134,19 @@ def test_probes_that_fail_while_others_are_under_way() -> None:
     scene.pass_by(5.3)
     one, watch = scene.at(1), scene.cluster._watch
     for _ in range(3):
-        watch.began(one)
-    end(watch, one, ERROR)
+        probes = probe(watch, one)
+    end(watch, one, ERROR, probes)
     assert one.share == 0.0
     assert "probes" not in one.held
-    end(watch, one, WELL)
-    end(watch, one, WELL)
+    end(watch, one, WELL, probes)
     scene.pass_by(10.3)
     assert one.share == TRY
-    scene.see(1, WELL, WELL, WELL)
+    for _ in range(3):
+        again = probe(watch, one)
+    end(watch, one, NOTHING, probes)
+    assert not one.up, "the last one of those before makes no room among these"
+    for _ in range(3):
+        end(watch, one, WELL, again)
     assert one.share == RAMP[0]
 
 
@@ -144,10 +156,10 @@ def test_one_that_leaves_while_it_is_probed() -> None:
     scene.pass_by(5.3)
     two = scene.at(2)
     for _ in range(3):
-        scene.cluster._watch.began(two)
+        probes = probe(scene.cluster._watch, two)
     scene.update(upstream(1, circuit_breaker=breaker()))
     for _ in range(3):
-        end(scene.cluster._watch, two, WELL)
+        end(scene.cluster._watch, two, WELL, probes)
     scene.update(upstream(2, circuit_breaker=breaker()))
     assert scene.at(2) is not two
     assert scene.shares == [1.0, TRY]
@@ -169,10 +181,10 @@ def test_when_breakers_leave_nobody_it_is_refused() -> None:
     scene.pass_by(3.3)
     for _ in range(3):
         assert not scene.ask().reason
-        scene.cluster._watch.began(scene.at(1))
+        probes = probe(scene.cluster._watch, scene.at(1))
     assert scene.ask().reason, "as many probes as may be are under way"
     for _ in range(3):
-        end(scene.cluster._watch, scene.at(1), WELL)
+        end(scene.cluster._watch, scene.at(1), WELL, probes)
     assert not scene.ask().reason
 
 

@@ -60,9 +60,10 @@ class Process:
         """Attempts at an endpoint that end now; what is left of it then."""
         endpoint = self.at(number)
         for outcome in outcomes:
-            self.cluster._watch.began(endpoint)
+            probes = self.cluster._watch.began(endpoint)
             self.cluster.ended(endpoint, outcome, seconds)
-            self.cluster._watch.over(endpoint)
+            if probes is not None:
+                self.cluster._watch.over(endpoint, probes)
         return endpoint.share
 
     @property
