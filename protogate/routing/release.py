@@ -134,7 +134,10 @@ class Release:
             target = self._stable.sure(exchange) or self._stable.turn()
             if target is None:
                 return None
-        exchange.through(partial(hold.watch, OTHERS if target.hold is None else target.index))
+        if target.hold is not None:
+            exchange.through(partial(hold.watch, target.index))
+        elif target.open:  # who asks for something special is not what others are measured by
+            exchange.through(partial(hold.watch, OTHERS))
         return target
 
     def odds(self) -> list[tuple[Target, float]]:

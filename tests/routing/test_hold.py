@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from protogate.admin.own import Own
+from protogate.exchange.exchange import Exchange
 from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IStreamCodec
 from protogate.message import Request, Response
@@ -86,7 +88,7 @@ def last(made: MemoryGateway, number: int) -> set[str]:
 
 def test_a_target_that_fails_is_taken_back_and_its_users_get_the_other_one() -> None:
     with gateway(new=(HEAD, BAD)) as made:
-        ask(made, 100)
+        ask(made, 60)
         why = held(made)[TITLE]
         assert "requests failed, and 0 of" in why
         ask(made, 50)
@@ -108,7 +110,7 @@ def test_a_target_that_fails_is_taken_back_and_its_users_get_the_other_one() -> 
 )
 def test_whatever_way_it_fails(new: Any) -> None:
     with gateway(new=new) as made:
-        ask(made, 100)
+        ask(made, 60)
         assert "requests failed, and 0 of" in held(made)[TITLE]
 
 
@@ -116,7 +118,7 @@ def test_one_that_is_not_asked_any_more_fails_as_well() -> None:
     """A breaker that opens before there was enough to compare does not hide it."""
     source = config().replace('192.0.2.8:80"}], ', '192.0.2.8:80"}], circuitBreaker: {minRequests: 5}, ', 1)
     with gateway(new=(HEAD, BAD), source=source) as made:
-        ask(made, 100)
+        ask(made, 60)
         assert count(made, "breaker_refused") > 10
         assert "requests failed, and 0 of" in held(made)[TITLE]
 
@@ -132,7 +134,7 @@ def test_one_whose_answers_take_longer_is_taken_back() -> None:
     with MemoryGateway(config()) as made:
         made.upstream("192.0.2.7", 80, [HEAD, OK])
         slow = made.upstream("192.0.2.8", 80, [HEAD, Do.SILENCE])
-        for user in range(100):
+        for user in range(60):
             waiting(made, user)
             made.advance(0.2)
             for connection in slow.connections:
@@ -145,7 +147,7 @@ def test_one_whose_answers_take_longer_is_taken_back() -> None:
 
 def test_clients_that_leave_one_that_never_answers_tell_how_long_they_waited() -> None:
     with gateway(new=(HEAD, Do.SILENCE)) as made:
-        for user in range(100):
+        for user in range(60):
             client = waiting(made, user)
             made.advance(0.2)
             client.reset()
@@ -193,7 +195,7 @@ def test_calls_say_at_their_end_whether_they_failed(rpc: int, errors: int) -> No
 @pytest.mark.parametrize("both", [OK, BAD])
 def test_equals_stay(both: bytes) -> None:
     with gateway((HEAD, both), (HEAD, both)) as made:
-        ask(made, 100)
+        ask(made, 60)
         assert held(made) == {}
         assert last(made, 30) == {"old", "next"}
         assert Own(made.service).releases() == {TITLE: {"held": False}}
@@ -201,7 +203,7 @@ def test_equals_stay(both: bytes) -> None:
 
 def test_one_that_does_better_stays() -> None:
     with gateway(old=(HEAD, BAD)) as made:
-        ask(made, 100)
+        ask(made, 60)
         assert held(made) == {}
 
 
@@ -215,14 +217,14 @@ AFTER = (
 def test_what_modules_answer_is_not_what_a_target_does(module: str) -> None:
     new = OK.replace(b"OK\r\n", b"OK\r\nx-new: 1\r\n", 1)
     with gateway(new=(HEAD, new), source=config(modules=module)) as made:
-        ask(made, 100)
+        ask(made, 60)
         assert {record.status for record in made.records} == {200, 503}
         assert held(made) == {}
 
 
 def test_a_client_that_breaks_off_is_nobodys_fault() -> None:
     with gateway() as made:
-        for user in range(100):
+        for user in range(60):
             client = made.client("http1")
             client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nx-user: %d\r\n\r\nx" % user)
             made.advance(0.1)
@@ -232,12 +234,42 @@ def test_a_client_that_breaks_off_is_nobodys_fault() -> None:
         assert not any(each.errors for hold in made.service.holds.holds.values() for each in hold.counted.values())
 
 
+def test_what_is_for_a_few_only_is_nothing_to_be_measured_by() -> None:
+    odd = "}}, {upstream: odd, when: \"request.headers['x-odd'] == '1'\"}]\n"
+    there = 'upstreams:\n  - {name: odd, endpoints: [{url: "http://192.0.2.9:80"}]}\n'
+    source = config().replace("}}]\n", odd, 1).replace("upstreams:\n", there, 1)
+    with gateway(new=(HEAD, BAD), source=source) as made:
+        made.upstream("192.0.2.9", 80, [HEAD, OK])
+        ask(made, 60, b"x-odd: 1\r\n")
+        assert last(made, 60) == {"odd"}
+        assert not any(hold.counted for hold in made.service.holds.holds.values())
+
+
 def test_a_target_without_hold_is_not_judged() -> None:
     with gateway(new=(HEAD, BAD), source=unjudged()) as made:
         assert made.service.built.router.releases[0].hold is None
-        ask(made, 100)
+        ask(made, 60)
         assert last(made, 30) == {"old", "next"}
         assert Own(made.service).releases() == {}
+
+
+def test_nothing_is_left_of_a_request_that_was_judged() -> None:
+    with gateway(new=(HEAD, SHORT, Do.CLOSE)) as made:
+        ask(made, 10)
+        made.advance(2)
+        gc.collect()
+        gc.disable()
+        try:
+            before = alive()
+            ask(made, 10)
+            assert alive() == before
+        finally:
+            gc.enable()
+
+
+def alive() -> int:
+    """Exchanges that are alive."""
+    return sum(isinstance(each, Exchange) for each in gc.get_objects())
 
 
 def unjudged() -> str:
@@ -250,7 +282,7 @@ def unjudged() -> str:
 @pytest.mark.parametrize("more", ["", "sticky: {key: \"request.headers['x-user']\"}"])
 def test_a_share_by_weight_is_taken_back_too(more: str) -> None:
     with gateway(new=(HEAD, BAD), source=config(whose="weight: 100", more=more)) as made:
-        ask(made, 120)
+        ask(made, 80)
         assert TITLE in held(made)
         assert last(made, 20) == {"old"}
 
@@ -258,7 +290,7 @@ def test_a_share_by_weight_is_taken_back_too(more: str) -> None:
 def test_who_asks_for_it_gets_the_other_one_as_well() -> None:
     whose = "gray: 50, when: \"request.headers['x-version'] == 'next'\""
     with gateway(new=(HEAD, BAD), source=config(whose=whose)) as made:
-        ask(made, 100)
+        ask(made, 60)
         ask(made, 1, b"x-version: next\r\n")
         assert (made.records[-1].upstream, made.records[-1].status) == ("old", 200)
 
@@ -267,7 +299,7 @@ def test_who_asks_for_it_gets_the_other_one_as_well() -> None:
 def test_over_every_codec(codec: str) -> None:
     with gateway(new=(HEAD, BAD)) as made:
         caller = Caller(made, codec, codec)
-        for user in range(100):
+        for user in range(80):
             caller.ask(b"POST", b"/1001/get", [(b"x-user", b"%d" % user)], b"x")
             made.advance(0.1)
         assert "requests failed, and 0 of" in held(made)[TITLE]
@@ -279,7 +311,7 @@ def test_over_every_codec(codec: str) -> None:
 
 def broken(made: MemoryGateway) -> None:
     """Have it taken back."""
-    ask(made, 100)
+    ask(made, 60)
     assert TITLE in held(made)
 
 
