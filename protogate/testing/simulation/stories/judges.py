@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from random import Random
 from typing import Final
 
@@ -34,10 +35,11 @@ def never_more(share: float) -> Hold:
         servers = [server.name for server in tale.story.servers if server.weight]
         most = min(max(int(len(servers) * share), 1), len(servers) - 1)
         down: set[str] = set()
-        for each in tale.judged:
-            (down.add if each.share <= 0 and "outliers" in each.by else down.discard)(each.server)
+        for at, changes in groupby(tale.judged, key=lambda each: each.at):
+            for each in changes:  # of one moment, in which one may take the place of another
+                (down.add if each.share <= 0 and "outliers" in each.by else down.discard)(each.server)
             if len(down) > most:
-                yield f"{len(down)} of {len(servers)} were left alone at {each.at:.3f} s, more than {most}"
+                yield f"{len(down)} of {len(servers)} were left alone at {at:.3f} s, more than {most}"
 
     return hold
 
