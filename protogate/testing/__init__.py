@@ -11,6 +11,7 @@ Suites, mixins for trial's C{SynchronousTestCase} that also run under pytest:
 Means, without sockets, threads or real time:
 
     gateway.MemoryGateway      a whole gateway, from its configuration
+    simulation                 worlds around one, by the thousand, from a seed
     boards.Boards              what the processes of one gateway tell each other
     upstream.Raw, .Upstream    ends that know no protocol: they play a script, and record
     exchange.exchange          an Exchange as a stage finds it
