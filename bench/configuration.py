@@ -90,6 +90,7 @@ def plain(
     front: str = "http1",
     back: str = "http1",
     identity: Identity | None = None,
+    more: dict[str, Any] | None = None,
     **gateway: Any,
 ) -> dict[str, Any]:
     """
@@ -99,6 +100,7 @@ def plain(
     @param routes: None = the one rule that takes everything.
     @param front: what clients speak, and over TLS if there is an C{identity}.
     @param back: what the upstream speaks.
+    @param more: settings of the upstream.
     @param gateway: more settings of C{gateway}.
     """
     made: dict[str, Any] = {
@@ -111,6 +113,7 @@ def plain(
                 "endpoints": [{"url": f"{SCHEMES[back]}://127.0.0.1:{upstream}"}],
                 "pool": {"maxPerEndpoint": POOL, "queue": 20_000},
                 "timeouts": {"queue": "60s"},  # of 10,000 at a time, nine in ten wait for their turn
+                **(more or {}),
             }
         ],
         "routes": rules(1) if routes is None else routes,

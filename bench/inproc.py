@@ -13,6 +13,9 @@ Rows
     codecs     server codec and client codec, one handed to the other: no exchange, no pool, no record
     pool       the same, and the pool between them
     get        the whole gateway: exchange, rule, forwarding, pool, ledger, record and its line of the access log
+    retry, hedge
+               the same of an upstream that is asked again after some answers, or when it takes long; or a second time
+               meanwhile
     governed   the same with 3,000 rules, an accessList of 10,000 networks and two header modules (configuration.py)
     post       an upload of 10 KiB
     download   an answer of 100 KiB, in two reads
@@ -51,10 +54,15 @@ from processes import cells
 WARM: Final = 50
 """Turns before anything is measured: caches fill, bytecode adapts."""
 
+RETRY: Final = {"retry": {"on": ["reset", "timeout"], "statuses": "502-504", "perTry": "5s"}}
+HEDGE: Final = {"hedge": {"after": "1s"}}
+
 ROWS: Final[dict[str, Callable[..., Row]]] = {
     "codecs": lambda *how: bare("codecs", *how, pooled=False),
     "pool": lambda *how: bare("pool", *how, pooled=True),
     "get": lambda *how: whole(Row("get"), *how, configuration.plain(LISTEN, ORIGIN)),
+    "retry": lambda *how: whole(Row("retry"), *how, configuration.plain(LISTEN, ORIGIN, more=RETRY)),
+    "hedge": lambda *how: whole(Row("hedge"), *how, configuration.plain(LISTEN, ORIGIN, more=HEDGE)),
     "governed": lambda *how: whole(Row("governed"), *how, configuration.governed(LISTEN, ORIGIN, ADMIN)),
     "post": lambda *how: whole(Row("post", body=10 * 1024), *how, configuration.plain(LISTEN, ORIGIN)),
     "download": lambda *how: whole(Row("download", answer=100 * 1024), *how, configuration.plain(LISTEN, ORIGIN)),

@@ -258,9 +258,7 @@ class Cluster:
             return answer
         hedges = self._hedges
         if hedges is not None and hedges.fits(request):
-            delay = hedges.delay()
-            if delay > 0.0:
-                return Race(self, request, hedges).begin(endpoint, delay)
+            return Race(self, request, hedges).begin(endpoint, hedges.delay())
         return self.attempt(request, endpoint)
 
     def attempt(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
@@ -453,8 +451,6 @@ class Cluster:
         if (self._budget.share, self._budget.floor) != (share, floor):
             self._budget = Budget(share, floor, self._asked, self._context.wheel.now())
         self._hedge(config.hedge)
-        if self._hedges is not None:
-            self._watchers = (*self._watchers, self._hedges)
         self._simple = self._hedges is None and not self.retries.early
 
     def _hedge(self, config: model.Hedge | None) -> None:

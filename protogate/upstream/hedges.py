@@ -3,7 +3,8 @@ When a request of an upstream is worth a second attempt beside the first: what C
 
 Rules
 - The second attempt begins when the first has taken longer than most do: a quantile of what answers took within the
-  last L{SPAN} seconds, once there are enough of them, or a time of the configuration.
+  last L{SPAN} seconds, once there are enough of them, or a time of the configuration.  Only what may be asked twice is
+  looked at.
 - What is asked twice is held to a budget of its own.  Together with that of C{retry} it bounds what an upstream is
   asked on top, whatever happens.
 """
@@ -18,10 +19,9 @@ from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.message import Request
 from protogate.upstream.budget import Budget
-from protogate.upstream.endpoint import Endpoint
-from protogate.upstream.outcome import WELL, Outcome
+from protogate.upstream.outcome import WELL
 from protogate.upstream.retries import IDEMPOTENT
-from protogate.upstream.seen import one
+from protogate.upstream.seen import Seen
 from protogate.upstream.window import Window
 
 SPAN: Final = 30.0
@@ -51,8 +51,6 @@ def verify(upstreams: Iterable[model.Upstream]) -> None:
 
 class Hedges:
     """
-    Told of attempts as L{protogate.upstream.cluster.Watcher}.
-
     @param budget: of attempts.
     @param now: seconds, on a clock that only goes forward.
     """
@@ -62,7 +60,7 @@ class Hedges:
         self._methods = frozenset(method.encode("ascii") for method in config.methods)
         self._after, self._quantile = float(config.after), float(config.quantile)
         self._least = int(config.min_requests)
-        self._window = Window(SPAN, latencies=True)
+        self._window, self._seen = Window(SPAN, latencies=True), Seen()
         self._delay, self._until = 0.0, 0.0
 
     def fits(self, request: Request) -> bool:
@@ -76,11 +74,12 @@ class Hedges:
         now = self._now()
         if now >= self._until:
             self._until = now + FRESH
-            self._window.turn(now)
+            seen, self._seen = self._seen, Seen()
+            self._window.add(seen, now)
             self._delay = self._window.quantile(self._quantile) if self._window.well >= self._least else 0.0
         return self._delay
 
-    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
-        """L{protogate.upstream.cluster.Watcher}."""
-        if outcome is WELL:
-            self._window.add(one(outcome, seconds), self._now())
+    def took(self, seconds: float) -> None:
+        """An answer took so long, or would have taken longer."""
+        if not self._after:
+            self._seen.add(WELL, seconds)

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from protogate.errors import UPSTREAM, Abort, Phase, timeout
 from protogate.exchange.ledger import Ledger
 from protogate.message import Headers, Request, Response
-from protogate.promise import waits
+from protogate.promise import Promise, waits
 from protogate.upstream.hedges import Hedges
 from protogate.upstream.outcome import FAILED, WELL, answered, said
 
@@ -68,17 +68,17 @@ class Race:
         """
         The first attempt.
 
-        @param delay: seconds until the second.
+        @param delay: seconds until the second; 0.0 = there is none.
         """
         self._began = self._cluster.now()
         first = self._cluster.attempt(self._request, endpoint)
         if not waits(first):
             return first
         self._endpoint, self._first = endpoint, first
-        done: Deferred[Response] = Deferred(self._cancelled)
+        done = Promise(self._cancelled)
         self._done = done
         first.addCallbacks(self._answered, self._failed)
-        if self._done is not None:  # it may have failed at once
+        if self._done is not None and delay:  # it may have failed at once
             self._timer = self._cluster.timer(self._hedge)
             self._timer.set(delay)
         return done
@@ -138,6 +138,8 @@ class Race:
             return
         if self._second is not None:
             self._beside("the first attempt was quicker")
+        if answered(response) is WELL:
+            self._hedges.took(self._cluster.now() - self._began)
         self._finish(response)
 
     def _answered_too(self, response: Response) -> None:
@@ -203,8 +205,8 @@ class Race:
 
     def _outlasted(self) -> None:
         """The first attempt is given up, and would have taken longer."""
-        if self._first is not None and self._endpoint is not None:
-            self._hedges.ended(self._endpoint, WELL, self._cluster.now() - self._began)
+        if self._first is not None:
+            self._hedges.took(self._cluster.now() - self._began)
 
     def _end(self, failure: Failure) -> None:
         done, self._done = self._done, None
