@@ -323,7 +323,10 @@ class Cluster:
     def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
         """The next endpoint that was not tried, and that no breaker keeps from another attempt; or None."""
         endpoint = self._election.other(request, tried)
-        return endpoint if endpoint is not None and self.may(endpoint) else None
+        while endpoint is not None and not self.may(endpoint):  # where nobody is well, all are chosen from
+            tried = [*tried, endpoint]
+            endpoint = self._election.other(request, tried)
+        return endpoint
 
     def may(self, endpoint: Endpoint) -> bool:
         """Whether breakers let one more attempt there, on top of those that requests begin with."""

@@ -104,6 +104,27 @@ def test_it_goes_where_no_breaker_is_open_and_no_further() -> None:
     assert sum(len(each.served) for each in bench.connections) == 2
 
 
+def test_where_nobody_is_well_it_goes_to_whom_no_breaker_keeps() -> None:
+    """One fails, one has an open breaker, one looks unwell: that one may be better than it looks."""
+    firsts = set()
+    for seed in range(9):
+        retry = model.Retry(statuses="503", attempts=5)
+        bench = Bench(upstream(ONE, TWO, THREE, retry=retry, circuit_breaker=BREAKER), seed=seed)
+        one, two, three = bench.cluster.endpoints
+        _, outcome = bench.ask()
+        first = bench.where()
+        firsts.add(first)
+        others = [each for each in (one, two, three) if each.address != first]
+        bench.cluster.ended(others[seed % 2], FAILED, 0.0)
+        bench.cluster.hold(others[1 - seed % 2], "healthCheck", 0.0)
+        bench.busy().answer(503)
+        bench.time.pass_by(0.4)
+        assert bench.where() == others[1 - seed % 2].address
+        bench.busy().answer()
+        assert outcome.status == 200
+    assert len(firsts) == 3
+
+
 def test_no_second_attempt_is_made_beside_the_first_where_a_breaker_is_open() -> None:
     bench = hedging(upstream_={"circuit_breaker": BREAKER})
     other = {bench.answered() for _ in range(2)}
