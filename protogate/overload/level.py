@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-UP: Final = 0.25
-"""Of the way, at each look."""
-DOWN: Final = 0.1
+UP: Final = 0.15
+"""Of the way, at each look: most of it within a second.  Quicker, it would swing: what it does shows after some looks."""
+DOWN: Final = 0.05
 """Likewise."""
 LEAST: Final = 0.01
 """Below it there is nothing left of it."""

@@ -82,7 +82,7 @@ def test_a_loop_that_is_late_sheds_class_by_class_and_all_are_served_again() -> 
         assert b'"detail":"overloaded"' in body
         stage.late(0.3, 30)
         assert stage.statuses() == [503, 503, 503]
-        stage.advance(10)
+        stage.advance(15)
         assert stage.statuses() == [204, 204, 204]
         counts = stage.service.counters.counts
         assert counts["requests_shed"] == 4
@@ -103,7 +103,7 @@ def test_one_long_call_is_no_load_and_two_in_a_row_are() -> None:
         stage.late(2.0, 2)
         assert 0 < stage.service.pressure()["lag"] < 1 / 3
         assert stage.statuses()[:2] == [204, 204]
-        stage.advance(6)
+        stage.advance(9)
         assert stage.service.pressure()["lag"] == 0.0
 
 
@@ -115,7 +115,7 @@ def test_what_is_all_in_use_is_waited_for_without_accepting_more(what: str) -> N
         assert client.transport is None
         gauges = Own(stage.service).snapshot()["gauges"]
         assert gauges["listener"]["web"]["paused"] == 1
-        assert gauges["resource"][what]["pressure"] > 0.2
+        assert gauges["resource"][what]["pressure"] > 0.1
         stage.source(what, 90.0)
         assert client.transport is None, "it is not well below yet"
         stage.source(what, 80.0)
@@ -216,7 +216,7 @@ def test_each_protocol_has_its_own_word_for_it(protocol: str) -> None:
         assert [one.status for one in got] == [503, 503]
         assert got[0].headers.get(b"retry-after") in (b"1", b"2", b"3")
         assert [record.notes for record in stage.records] == [{"shed": "default"}] * 2
-        stage.advance(10)
+        stage.advance(15)
         stage.origin.received.clear()
         caller.close()
         caller = Caller(stage, protocol)
