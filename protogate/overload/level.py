@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 UP: Final = 0.15
-"""Of the way, at each look: most of it within a second.  Quicker, it would swing: what it does shows after some looks."""
+"""Of the way, at each look.  Quicker, it would swing: what it does shows some looks later."""
 DOWN: Final = 0.05
 """Likewise."""
 LEAST: Final = 0.01

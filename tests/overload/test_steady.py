@@ -55,6 +55,6 @@ def test_what_is_let_in_is_what_can_be_done(over: float, classes: int) -> None:
     lates, useful = run(over, classes)
     best = SERVED / (SERVED + (over - 1) * SHED)
     assert useful > 0.9 * best, "it is not idle while others are refused"
-    assert lates[len(lates) // 2] < 0.1
-    assert lates[len(lates) * 95 // 100] < 0.3
+    assert lates[len(lates) // 2] < 0.15
+    assert lates[len(lates) * 95 // 100] < 0.4
     assert lates[-1] < MOST * SERVED / 4, "without shedding it would be that late all the time, four times over"
