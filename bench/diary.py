@@ -38,7 +38,7 @@ class Line:
         self._data = b""
 
     def read(self) -> str:
-        """What came of the request; empty = nothing yet."""
+        """What came of the request: its status, or in words why there is none; empty = nothing yet."""
         try:
             data = self.socket.recv(65536)
         except OSError as error:

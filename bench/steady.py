@@ -17,48 +17,17 @@ import argparse
 import ctypes
 import gc
 import json
-import re
 import select
-import socket
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from diary import Line
+
 PR_SET_TIMERSLACK: Final = 29
 GRACE: Final = 5.0
 """Seconds that the last answers may take."""
-LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d+)\r\n").search
-
-
-class Line:
-    """One connection, and the request on it."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due = 0.0
-        self._data = b""
-
-    def read(self) -> bool | None:
-        """Whether the answer is whole now, and well; None = it is none."""
-        try:
-            data = self.socket.recv(65536)
-        except OSError:
-            data = b""
-        if not data:
-            return None
-        self._data += data
-        head, found, body = self._data.partition(b"\r\n\r\n")
-        if not found:
-            return False
-        length = LENGTH(head + b"\r\n")
-        if length is None or not head.startswith(b"HTTP/1.1 200 "):
-            return None
-        if len(body) < int(length[1]):
-            return False
-        self._data = b""
-        return True
 
 
 class Load:
@@ -110,12 +79,12 @@ class Load:
             self._renew(line)
 
     def _read(self, line: Line) -> None:
-        whole = line.read()
-        if whole is None:
-            self._renew(line)
-        elif whole:
+        what = line.read()
+        if what == "200":
             self.took.append(time.perf_counter() - line.due)
             self._next(line)
+        elif what:
+            self._renew(line)
 
     def _renew(self, line: Line) -> None:
         self.errors += 1
