@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+from random import Random
+
 import pytest
-from several import Several
+from edge import armed, known, logged
+from mixture import ONE, OVERLOAD, held, helping, mixture, release
+from several import Origin, Several
+
+from protogate.testing.bodies import Giver
 
 FRONT = ["http1", "http2", "sotp"]
 codecs = pytest.mark.parametrize("codec", FRONT)
@@ -52,3 +60,321 @@ def test_a_probe_whose_client_leaves_makes_room_for_the_next_one(codec, scope):
         town.at(5).give(204)
         assert last.status == 204
         assert town.counts("breaker_closed") == 1
+
+
+# -- F3, F5, F9: another configuration while requests are under way
+
+
+def changed(town, change):
+    """What the gateway began with, and what else it should be now."""
+    made = copy.deepcopy(town.config)
+    change(made, made["upstreams"][0])
+    return made
+
+
+def of(**words):
+    """A change of the upstream that all are sent to."""
+
+    def change(made, upstream):
+        upstream.update(words)
+
+    return change
+
+
+def by_key(made, upstream):
+    upstream.update(balance="hash", hash={"key": "request.headers['x-user']"})
+
+
+def in_zones(made, upstream):
+    made["gateway"]["zone"] = "b"
+    for endpoint, zone in zip(upstream["endpoints"], "ab", strict=True):
+        endpoint["zone"] = zone
+    upstream["zones"] = {}
+
+
+def overloads(made, upstream):
+    made["gateway"]["overload"] = OVERLOAD
+
+
+def releases(made, upstream):
+    made["routes"] = release(100)
+
+
+def helps(made, upstream):
+    made["modules"] = helping()
+
+
+MIRROR = 3
+CHANGES = {
+    "leastRequest": of(balance="leastRequest"),
+    "peakEwma": of(balance="peakEwma"),
+    "hash": by_key,
+    "slowStart": of(slowStart="5s"),
+    "zones": in_zones,
+    "retry": of(retry={"on": ["reset", "timeout"], "statuses": "503", "perTry": "9s"}),
+    "hedge": of(hedge={"after": "100ms"}),
+    "outliers": of(outliers={}),
+    "circuitBreaker": of(circuitBreaker={}),
+    "upstream's breaker": of(circuitBreaker={"scope": "upstream"}),
+    "healthCheck": of(healthCheck={"type": "connect"}),
+    "standing": of(pool={**ONE, "standing": "5s"}),
+    "overload": overloads,
+    "release": releases,
+    "modules": helps,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(("codec", "begins"), [("http1", True), ("http1", False), ("sotp", True)])
+def test_whatever_changes_what_is_under_way_is_answered(change, codec, begins):
+    """One waits for its answer, one flows, one waits for a connection; connections stay; and back again."""
+    # SOTP has many requests on a connection: nobody waits for one.
+    names = ("next", "mirror", "spare")
+    with Several(codec, codec, pool=ONE, upstreams=names) as town:
+        other = changed(town, change)
+        if not begins:
+            assert town.gateway.reload(other)
+        waits, flows, queued = town.ask(), town.ask(), town.ask()
+        before = [each for each in town.asked if each.origin != MIRROR]
+        giver = before[1].give(200, b"begin", close=False)
+        kept = [list(origin.connections) for origin in town.origins[:2]]
+        assert town.gateway.reload(other if begins else town.config)
+        town.pass_by(0.05)
+        before[0].give(200, b"ok")
+        assert flows.status == 200
+        assert not flows.content.ended
+        giver.write(b"end")
+        giver.finish()
+        town.run()
+        for each in list(town.asked):
+            if each.origin != MIRROR and not each.answer.called:
+                each.give(200, b"ok")
+        assert [each.content.data for each in (waits, flows, queued)] == [b"ok", b"beginend", b"ok"]
+        assert [list(origin.connections)[: len(kept[0])] for origin in town.origins[:2]] == kept
+        town.pass_by(12)
+        assert held(town) == {}
+        town.check()
+        assert len(town.records) == 3
+
+
+GOES = [{"endpoints": [{"url": "http://192.0.2.9"}]}, {"discovery": {"dns": "up.test:80"}, "endpoints": []}]
+
+
+@pytest.mark.parametrize("words", GOES, ids=["others", "found"])
+@pytest.mark.parametrize("when", ["pause", "hedge", "queue"])
+def test_endpoints_that_go_are_not_asked_again(words, when):
+    """In a pause, before a second attempt, in the queue: who is asked next is one of those that are there by then."""
+    retry = {"statuses": "503", "backoff": "1s", "maxBackoff": "1s"}
+    with Several(pool=ONE, retry=retry, hedge={"after": "1s", "budget": 100, "floor": 1000}, origins=2) as town:
+        new = Origin(town, 8, "http1")
+        town.gateway.names.hosts["up.test"] = ["192.0.2.9"]
+        answers = [town.ask()]
+        if when == "queue":
+            answers += [town.ask(), town.ask()]
+        if when == "pause":
+            town.at(0).give(503)
+        assert town.gateway.reload(changed(town, of(**words)))
+        town.pass_by(1.1)
+        later = town.asked[2 if when == "queue" else 1 :]
+        assert {each.origin for each in later} == {8}
+        for each in town.asked:
+            if not each.answer.called and not each.ends:
+                each.give(200, b"ok")
+        assert [each.status for each in answers] == [200] * len(answers)
+        town.pass_by(1)
+        assert not any(origin.connections for origin in town.origins)
+        assert held(town) == {}
+        new.vanish()
+        for each in list(new.connections):
+            each.abort()
+        town.run()
+
+
+def module(name, **params):
+    def change(made, upstream):
+        made["modules"].append({"name": name, "actionParam": params})
+
+    return change
+
+
+def two_for_all_others(made, upstream):
+    made["gateway"]["overload"] = {"priorities": [{"name": "a"}, {"name": "b"}]}
+
+
+def nobody_for_all_others(made, upstream):
+    made["routes"][0]["routes"] = [{"targets": [{"upstream": "several", "gray": 5}]}]
+
+
+FIRST = "upstreams[0]."
+WRONG = {
+    FIRST + "retry.perTry": of(retry={"perTry": "1s"}),
+    FIRST + "balance": of(balance="hash"),
+    FIRST + "circuitBreaker": of(circuitBreaker={"errorRatio": 0}),
+    FIRST + "outliers.maxEjection": of(outliers={"ejection": "10s", "maxEjection": "1s"}),
+    FIRST + "zones.schedule": of(zones={"schedule": {"nowhere": 1}}),
+    FIRST + "discovery": of(discovery={}, endpoints=[]),
+    "modules[0].actionParam.upstream": module("trafficCopy", upstream="nobody"),
+    "modules[0].actionParam.give[0].upstream": module("degrade", give=[{"upstream": "nobody"}]),
+    "gateway.overload.priorities[1]": two_for_all_others,
+    "routes[0].routes[0].targets": nobody_for_all_others,
+}
+
+
+@pytest.mark.parametrize("where", WRONG)
+def test_what_cannot_be_meant_changes_nothing(where):
+    """Case F5: a second attempt begins by the rules that are in force, and so does what comes later."""
+    with Several(hedge={"after": "1s", "budget": 100}, retry={"statuses": "503"}) as town:
+
+        def wrong(made, upstream):
+            upstream["hedge"] = {"after": "10s"}
+            WRONG[where](made, upstream)
+
+        answer = town.ask()
+        plan = town.gateway.service.plan
+        with logged() as lines:
+            assert not town.gateway.reload(changed(town, wrong))
+        assert f": {where}: " in lines[-1]
+        assert town.gateway.service.plan is plan
+        town.pass_by(1.1)
+        town.at(1).give(204)
+        assert answer.status == 204
+
+
+# -- F15: thousands of requests, and everything that may happen to them
+
+
+class Crowd:
+    """Clients and origins that do one thing after the other, by chance; 3 of 10 requests are left or broken off."""
+
+    def __init__(self, town, seed):
+        self.town, self.dice = town, Random(seed)
+        self.made = self.left = 0
+        self.answers = []
+        self.givers = []
+
+    def go(self, requests):
+        """So many, and then until nothing is under way."""
+        until = self.made + requests
+        while self.made < until:
+            self.dice.choices(STEPS, WEIGHTS)[0](self)
+            self.answers = [each for each in self.answers if not _over(each)]
+        self.settle()
+
+    def ask(self):
+        dice = self.dice
+        if len(self.answers) > 12:
+            self.town.pass_by(0.5)
+            return
+        fields = [(b"x-user", b"%d" % dice.randrange(30)), *([(b"x-pay", b"1")] if dice.random() < 0.3 else ())]
+        upload = None
+        if dice.random() < 0.4:
+            whole = dice.random() < 0.7
+            upload = Giver([b"x" * 1000] * dice.randrange(1, 4), close=whole)
+            if not whole:
+                self.givers.append(upload)
+        method = b"GET" if upload is None else dice.choice((b"PUT", b"POST"))
+        self.answers.append(self.town.ask(method, None if upload is None else upload.body, fields))
+        self.made += 1
+
+    def answer(self):
+        pending = self.pending()
+        if not pending:
+            return
+        asked, dice = self.dice.choice(pending), self.dice
+        kind = dice.random()
+        if kind < 0.6:
+            asked.give(200, b"ok", [(b"cache-control", b"max-age=1")] if dice.random() < 0.3 else ())
+        elif kind < 0.8:
+            asked.give(dice.choice((503, 503, 500)), b"no")
+        elif kind < 0.9:
+            self.givers.append(asked.give(200, b"part", close=False))
+        elif kind < 0.95:
+            asked.hint(b"</x>")
+        else:
+            self.town.origins[asked.origin].abort()
+
+    def leave(self):
+        if not self.answers:
+            return
+        answer = self.answers.pop(self.dice.randrange(len(self.answers)))
+        if answer.status:
+            answer.content.stop()
+            self.town.run()
+        else:
+            answer.leave()
+        self.left += 1
+
+    def finish(self):
+        if self.givers:
+            _finish(self.givers.pop(self.dice.randrange(len(self.givers))))
+            self.town.run()
+
+    def wait(self):
+        self.town.pass_by(self.dice.choice((0.05, 0.2, 0.5, 1.2)))
+
+    def pending(self):
+        return [each for each in self.town.asked if not each.ends and not each.answer.called]
+
+    def settle(self):
+        """Let all come to an end, and forget what there was."""
+        for giver in self.givers:
+            _finish(giver)
+        self.givers.clear()
+        self.town.run()
+        for _ in range(100):
+            pending = self.pending()
+            if not pending and not held(self.town):
+                break
+            for each in pending:
+                if not each.ends and not each.answer.called:
+                    each.give(200, b"ok")
+            self.town.pass_by(0.5)
+        self.town.pass_by(120)
+        assert held(self.town) == {}
+        self.town.check()
+        self.answers.clear()
+        self.town.asked.clear()
+        self.town.records.clear()
+        self.town.reactor.links.clear()
+
+
+STEPS = (Crowd.ask, Crowd.answer, Crowd.leave, Crowd.finish, Crowd.wait)
+WEIGHTS = (35, 30, 8, 15, 12)
+
+
+def _over(answer):
+    return answer.failure is not None or (answer.content is not None and answer.content.ended)
+
+
+def _finish(giver):
+    if not giver.stopped:
+        giver.finish()
+
+
+def _objects():
+    gc.unfreeze()
+    gc.collect()
+    return sum(type(each) is not dict for each in gc.get_objects())  # dicts: of events, for who begins to log
+
+
+@pytest.mark.parametrize(("front", "behind"), [("http1", "http1"), ("http2", "sotp"), ("sotp", "http2")])
+def test_thousands_of_requests_leave_nothing_behind(front, behind):
+    """Case F15, with all that may be configured; a pool of one is free, no timer is armed, no connection left."""
+    with mixture(front, behind) as town:
+        crowd = Crowd(town, 1)
+        wheel = town.gateway.service.wheel
+        try:
+            crowd.go(150)
+            objects, timers, links = _objects(), known(wheel), len(town.reactor.net.links)
+            for _ in range(2):
+                crowd.go(300)
+            assert _objects() - objects < 200
+            assert armed(wheel) <= timers
+            assert known(wheel) <= timers
+            assert len(town.reactor.net.links) <= links
+        finally:
+            gc.freeze()
+        counts = town.gateway.service.counters.counts
+        for event in ("retry_sent", "hedge_sent", "breaker_opened"):
+            assert counts.get(event), event
+        assert crowd.left > 0.2 * crowd.made
