@@ -199,7 +199,9 @@ def test_every_metric_is_in_the_table() -> None:
     for name, (label, _, values) in RESULTS.items():
         assert codes(rows[f"{name}_total"][1])[:2] == [label, next(iter(values))]
     for (kind, _), (name, _) in GAUGES.items():
-        assert codes(rows[name][1]) == ([kind] if kind else [])
+        assert codes(rows[name][1])[:1] == ([kind] if kind else [])
+    resources = {name for name in model.Overload.__struct_fields__ if hasattr(getattr(model.Overload(), name), "full")}
+    assert set(codes(rows["protogate_pressure"][1])[1:]) == resources
 
 
 def test_questions_name_metrics_that_there_are() -> None:

@@ -16,7 +16,8 @@ PAGES = Path(__file__).parents[2] / "docs" / "modules"
 EXAMPLES = [
     (page.stem, example)
     for page in sorted(PAGES.glob("*.md"))
-    for example in re.findall(r"^```yaml\n(modules:.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    for example in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    if re.search(r"^modules:", example, re.MULTILINE)
 ]
 HEAD = 'listeners: [{name: web, address: "127.0.0.1:8080"}]\n'
 
@@ -28,7 +29,8 @@ def test_example_works(page, example, tmp_path, monkeypatch):
         if name := re.match(r"# ([\w-]+\.txt)\n", block):
             (tmp_path / name[1]).write_text(block)
     config = loads((HEAD + example).encode(), f"{page}.yaml").config
-    bound = [module for stage in bind(config.modules, find).values() for module in stage]
+    stages = bind(config.modules, find, [upstream.name for upstream in config.upstreams])
+    bound = [module for stage in stages.values() for module in stage]
     assert {module.name for module in bound} == {page}
     assert [warning for module in bound for warning in module.warnings] == []
 
