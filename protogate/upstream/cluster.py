@@ -197,7 +197,14 @@ class Cluster:
             if (None if discovery is None else discovery.key) != key(config):
                 if discovery is not None:
                     discovery.stop()
-                self._found = ()
+                following = config.discovery
+                if (
+                    discovery is None
+                    or following is None
+                    or codec is not self._codec
+                    or (following.scheme != discovery.settings.scheme)
+                ):  # else what was found is asked until there is another answer, or none: most of it may stay
+                    self._found = ()
                 self._discovery = self._discover(config, source)
                 self.start()
             elif discovery is not None and config.discovery is not None:
@@ -410,6 +417,9 @@ class Cluster:
                 hope.callback(None)
 
     def _hopeless(self, reason: Abort) -> None:
+        if self._found:  # by another source than this one
+            self._found = ()
+            self._arrange()
         hoping, self._hoping = self._hoping, {}
         for hope in hoping:
             if not hope.called:

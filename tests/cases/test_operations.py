@@ -10,6 +10,7 @@ import pytest
 from edge import armed, known, logged
 from mixture import ONE, OVERLOAD, held, helping, mixture, release
 from several import Origin, Several
+from twisted.internet.defer import Deferred
 
 from protogate.testing.bodies import Giver
 
@@ -188,6 +189,71 @@ def test_endpoints_that_go_are_not_asked_again(words, when):
         for each in list(new.connections):
             each.abort()
         town.run()
+
+
+def found(name, **more):
+    return of(endpoints=[], discovery={"dns": f"{name}:80"}, **more)
+
+
+@pytest.mark.parametrize("comes", ["the same", "others", "failure", "nothing"])
+def test_another_source_takes_over_when_it_has_answered(comes):
+    """Endpoints that both know keep their connections; who waits for one is served, or told why not in the end."""
+    with Several(pool=ONE, origins=1, timeouts={"queue": "9s", "dns": "2s"}) as town:
+        new = Origin(town, 8, "http1")
+        names = town.gateway.names
+        names.hosts["old.test"] = ["192.0.2.1"]
+        assert town.gateway.reload(changed(town, found("old.test")))
+        busy, waits = town.ask(), town.ask()
+        old = town.at(0)
+        asked, names._lookup = [], lambda *given: asked.append((Deferred(), given)) or asked[-1][0]
+        assert town.gateway.reload(changed(town, found("new.test")))
+        (kept,) = town.origins[0].connections
+        assert (busy.status, waits.status, len(asked)) == (0, 0, 2)
+        del names._lookup
+        names.hosts["new.test"] = [] if comes == "failure" else ["192.0.2.1" if comes == "the same" else "192.0.2.9"]
+        if comes == "nothing":
+            town.pass_by(1.9)
+            assert waits.status == 0
+            town.pass_by(0.3)
+            assert waits.status == 503
+        else:
+            for answer, given in asked:
+                names._lookup(*given).addCallbacks(answer.callback, answer.errback)
+            town.run()
+        if comes == "others":
+            assert town.at(1).origin == 8
+            town.at(1).give(204)
+            assert waits.status == 204
+        old.give(204)
+        assert busy.status == 204
+        if comes == "the same":
+            town.at(1).give(204)
+            assert waits.status == 204
+            assert list(town.origins[0].connections) == [kept]
+        else:
+            assert not town.origins[0].connections, "it is in use no more"
+        if comes == "failure":
+            assert waits.status == 503
+        assert held(town) == {}
+        new.vanish()
+        for each in list(new.connections):
+            each.abort()
+        town.run()
+
+
+@pytest.mark.parametrize("change", [{"protocol": "http2"}, {"protocol": "sotp"}])
+def test_what_was_found_for_another_protocol_is_not_asked_in_this_one(change):
+    with Several(origins=1) as town:
+        names = town.gateway.names
+        names.hosts["old.test"] = ["192.0.2.1"]
+        assert town.gateway.reload(changed(town, found("old.test")))
+        town.ask()
+        town.at(0).give(204)
+        names._lookup = lambda *given: Deferred()
+        assert town.gateway.reload(changed(town, found("new.test", **change)))
+        answer = town.ask()
+        assert not town.origins[0].connections
+        answer.leave()
 
 
 def module(name, **params):
