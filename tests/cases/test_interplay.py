@@ -84,6 +84,28 @@ def test_an_answer_within_kept_content_that_is_no_reason_ends_the_upload(front, 
             assert got.status == 204
 
 
+# -- B15: an upload that is cut off
+
+
+@front
+@behind
+@pytest.mark.parametrize("when", ["in the pause", "in the second attempt"])
+def test_content_that_is_cut_off_is_never_completed_by_another_attempt(front, behind, when):
+    with Several(front, behind, pool=ONE, retry=AGAIN) as town:
+        upload = Giver([b"a" * 4096], 20480, close=False)
+        got = town.ask(b"POST", upload.body)
+        town.at(0).give(503)
+        if when == "in the second attempt":
+            town.pass_by(0.4)
+            assert town.at(1).content.data == b"a" * 4096
+        got.leave()
+        town.pass_by(1)
+        assert len(town.asked) == (1 if when == "in the pause" else 2)
+        assert not any(each.content.finished for each in town.asked)
+        assert (town.record.status, town.record.attempts) == (499, len(town.asked))
+        assert held(town) == {}
+
+
 # -- B5: bytes that nobody has asked for
 
 

@@ -7,13 +7,23 @@ import gc
 from random import Random
 
 import pytest
-from edge import armed, known, logged
-from mixture import ONE, OVERLOAD, held, helping, mixture, release
+from edge import armed, config, known, logged, rule, to
+from mixture import ONE, OVERLOAD, WORDS, held, helping, mixture, release
 from several import Origin, Several
 from twisted.internet.defer import Deferred
 
 from protogate.testing.bodies import Giver
+from protogate.testing.gateway import MemoryGateway
+from protogate.testing.upstream import Do, Expect
 
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+SWITCHED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+)
 FRONT = ["http1", "http2", "sotp"]
 codecs = pytest.mark.parametrize("codec", FRONT)
 BREAKER = {"consecutive": 2, "errorRatio": 0, "open": "1s", "probes": 1, "ramp": "0s"}
@@ -105,6 +115,7 @@ def helps(made, upstream):
     made["modules"] = helping()
 
 
+NAMES = ("next", "mirror", "spare")
 MIRROR = 3
 CHANGES = {
     "leastRequest": of(balance="leastRequest"),
@@ -130,8 +141,7 @@ CHANGES = {
 def test_whatever_changes_what_is_under_way_is_answered(change, codec, begins):
     """One waits for its answer, one flows, one waits for a connection; connections stay; and back again."""
     # SOTP has many requests on a connection: nobody waits for one.
-    names = ("next", "mirror", "spare")
-    with Several(codec, codec, pool=ONE, upstreams=names) as town:
+    with Several(codec, codec, pool=ONE, upstreams=NAMES) as town:
         other = changed(town, change)
         if not begins:
             assert town.gateway.reload(other)
@@ -156,6 +166,43 @@ def test_whatever_changes_what_is_under_way_is_answered(change, codec, begins):
         assert held(town) == {}
         town.check()
         assert len(town.records) == 3
+
+
+def test_a_tunnel_survives_whatever_changes_and_is_asked_for_once():
+    """Case F3; whatever is timed until there is an answer is over with its head, and nobody else is asked meanwhile."""
+    endpoints = [{"url": f"http://192.0.2.{number}", "zone": zone} for number, zone in ((1, "a"), (2, "b"))]
+    others = [{"name": name, "endpoints": [{"url": f"http://192.0.2.{at}"}]} for at, name in enumerate(NAMES, 3)]
+    began = {
+        **config(origin={"name": "several", **WORDS, "pool": ONE, "endpoints": endpoints}, upstreams=others, zone="a")
+    }
+    began["routes"] = [rule(routes=to("several"))]
+    with MemoryGateway(began) as gateway:
+        origins = [gateway.upstream(f"192.0.2.{each}", 80, [Expect(b"\r\n\r\n"), Do.SILENCE]) for each in (1, 2)]
+        client = gateway.client()
+        client.send(UPGRADE)
+        gateway.run()
+        gateway.advance(0.9)
+        ((connection,),) = [origin.connections for origin in origins if origin.connections]
+        connection.send(SWITCHED)
+        gateway.run()
+        assert client.take().startswith(b"HTTP/1.1 101 ")
+        for number, change in enumerate(CHANGES.values()):
+            made = copy.deepcopy(began)
+            change(made, made["upstreams"][0])
+            assert gateway.reload(made)
+            gateway.advance(3)
+            client.send(b"ping %d" % number)
+            gateway.run()
+            assert connection.received.endswith(b"ping %d" % number)
+            connection.send(b"pong %d" % number)
+            gateway.run()
+            assert client.take() == b"pong %d" % number
+        assert sum(each.received.count(b"GET") for origin in origins for each in origin.connections) == 1
+        client.close()
+        gateway.run()
+        connection.close()
+        gateway.run()
+        assert [(each.status, each.attempts) for each in gateway.records] == [(101, 1)]
 
 
 GOES = [{"endpoints": [{"url": "http://192.0.2.9"}]}, {"discovery": {"dns": "up.test:80"}, "endpoints": []}]
