@@ -54,8 +54,9 @@ from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
 from protogate.upstream.board import Alone, Board
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Cluster
 from protogate.upstream.clusters import Clusters
+from protogate.upstream.means import Means
 from protogate.upstream.resolver import Resolver, System
 from protogate.wheel import Timer, Wheel
 

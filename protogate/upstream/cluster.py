@@ -1,84 +1,44 @@
 """
-One upstream: its endpoints, which of them is next, and whether a request that failed is sent again.
+One upstream: its endpoints, where they come from, how they are judged, and how they go.
 
 Rules
 - Endpoints come from the configuration, from a source of them, or from both, and may change at any time.  Those that
   stay keep their pools and connections; those that go get no new request, and what they work on is finished.
-- Sent again is only what is safe (RFC 9110, 9.2.2), see L{Trial}; at most three attempts, none after the client left.
-- The usual case, an answer at the first attempt, costs one errback and no object of ours.
+- What becomes of a request is L{Dispatcher}'s: this is about who there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
-from random import Random, SystemRandom
-from typing import Any, Protocol
+from typing import Any
 
-from mypy_extensions import mypyc_attr
 from twisted.internet.defer import Deferred, DeferredList, fail
-from twisted.internet.interfaces import IReactorTCP
-from twisted.python.failure import Failure
 from zope.interface import classImplements
 
 from protogate.config import model
 from protogate.config.field import field_name
-from protogate.context import Context, Timeouts, uncounted
+from protogate.context import Context, Timeouts
 from protogate.errors import Abort
-from protogate.exchange.ledger import Ledger
 from protogate.interfaces import IClientConnection, IDiscovery, IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.proxyprotocol import encode
 from protogate.tls.client import Client
-from protogate.upstream.board import Alone, Board
-from protogate.upstream.budget import Budget
 from protogate.upstream.connector import Connector, Trust
 from protogate.upstream.discovery import Findings, key
-from protogate.upstream.election import Election
+from protogate.upstream.dispatcher import Dispatcher
 from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
-from protogate.upstream.hedges import Hedges
-from protogate.upstream.judge import Probes
-from protogate.upstream.outcome import Outcome, answered, failed
+from protogate.upstream.means import Means
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
-from protogate.upstream.race import Race
 from protogate.upstream.refusal import gone, unwell
-from protogate.upstream.resolver import Resolver
-from protogate.upstream.retries import USUAL, Retries
-from protogate.upstream.trial import Trial
 from protogate.upstream.verdicts import Verdicts
 from protogate.upstream.watch import Watch
-from protogate.wheel import Timer, Wheel
 
 
-def nobody(name: str) -> IService:
-    """Where there are no other upstreams."""
-    raise LookupError(f"there is no upstream {name}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """
-    What every upstream works with.
-
-    @ivar count: see L{Context}.
-    @ivar random: decides where the choice of endpoints starts.
-    @ivar service: the upstream of a name or origin.
-    @ivar board: what the processes of this gateway tell each other.
-    """
-
-    reactor: IReactorTCP
-    wheel: Wheel
-    resolver: Resolver
-    count: Callable[[str], None] = uncounted
-    random: Random = field(default_factory=SystemRandom)
-    board: Board = field(default_factory=Alone)
-    service: Callable[[str], IService] = nobody
-
-
-class Cluster:
+class Cluster(Dispatcher):
     """
     Made by L{Cluster.named} and L{Cluster.unnamed}: that touches nothing live.  L{start} it before the first request.
 
@@ -99,21 +59,13 @@ class Cluster:
         proxy: str = "off",
         check: model.HealthCheck | None = None,
     ) -> None:
-        self.name, self._proxy = name, proxy
-        self.trust = Trust(tls)
-        self._means, self._codec, self._context, self._settings = means, codec, context, pool
-        self._rename = rename
+        super().__init__(name, means, context, rename)
+        self.trust, self._proxy = Trust(tls), proxy
+        self._codec, self._settings = codec, pool
         self._fixed = tuple(places)
         self._found: tuple[Place, ...] = ()
-        self._endpoints: dict[tuple[str, int, str], Endpoint] = {}
         self._leaving: dict[Pool, Deferred[None]] = {}
-        self._election = Election(means.random, means.count, means.wheel)
         self._watch = Watch(name, self, means.board, means.wheel, means.count)
-        self._watchers: tuple[Watcher, ...] = ()
-        self.retries, self._asked = USUAL, 0
-        self._budget = Budget(*_share(model.Retry()), 0, means.wheel.now())
-        self._hedges: Hedges | None = None
-        self._simple = True  # whether only what fails needs more than one attempt, and a content to be kept
         self._hoping: dict[Deferred[None], None] = {}
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
         self._discovery: Findings | None = None
@@ -229,10 +181,6 @@ class Cluster:
         """Those that are in use now."""
         return tuple(self._endpoints.values())
 
-    def now(self) -> float:
-        """Seconds, by the clock for every wait."""
-        return self._context.wheel.now()
-
     def stats(self) -> dict[str, Stats]:
         """A look at each pool, by its endpoint's address."""
         return {endpoint.address: endpoint.pool.stats() for endpoint in self._endpoints.values()}
@@ -241,126 +189,7 @@ class Cluster:
         """Endpoints that are judged, see L{Verdicts.judged}."""
         return self._verdicts.judged()
 
-    # -- requests
-
-    def handle(self, request: Request) -> Response | Deferred[Response]:
-        """
-        See L{IService.handle}.  Notes in the ledger what was asked, and whom.  May set C{request.authority}, and
-        C{request.body} to one that can be sent twice.
-        """
-        guard = self._watch.breakers
-        return self._begin(request) if guard is None else guard.handle(request, self._begin)
-
-    def _begin(self, request: Request) -> Response | Deferred[Response]:
-        """Whoever guards this upstream lets it through."""
-        endpoint = self._election.pick(request)
-        if endpoint is None:
-            return self._nobody(request)
-        self._asked += 1
-        self.mark(request, endpoint)
-        if self._simple and request.body is None:
-            answer = self.ask(request, endpoint)
-            if waits(answer):
-                answer.addErrback(self._failed, request, endpoint)
-            return answer
-        hedges = self._hedges
-        if hedges is not None and hedges.fits(request):
-            return Race(self, request, hedges).begin(endpoint, hedges.delay())
-        return self.attempt(request, endpoint)
-
-    def attempt(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
-        """Ask this endpoint; then others, as far as that is safe and the configuration says so."""
-        retries, body = self.retries, request.body
-        if retries.keeps(request, body) if body is not None else retries.early and request.method in retries.methods:
-            return Trial(self, request).begin(endpoint)
-        answer = self.ask(request, endpoint)
-        if waits(answer):
-            answer.addErrback(self._failed, request, endpoint)
-        return answer
-
-    def ask(self, request: Request, endpoint: Endpoint, fresh: bool = False) -> Response | Deferred[Response]:
-        """
-        One attempt, which those who watch are told of.
-
-        @param fresh: whether it must be on a new connection.
-        """
-        pool = endpoint.pool
-        if not self._watchers:
-            return pool.fresh(request) if fresh else pool.handle(request)
-        asked = Asked(self, request, endpoint, self._context.wheel.now(), self._watch.began(endpoint))
-        answer = pool.fresh(request) if fresh else pool.handle(request)
-        if waits(answer):
-            return answer.addCallbacks(asked.answered, asked.failed)
-        return asked.answered(answer)
-
-    def spend(self) -> bool:
-        """Take an attempt from the budget of C{retry}; False when there is none."""
-        return self.spend_on(self._budget)
-
-    def spend_on(self, budget: Budget) -> bool:
-        """Take an attempt from a budget of this upstream; False when there is none."""
-        return budget.take(self._asked, self._context.wheel.now())
-
-    def count(self, event: str) -> None:
-        """One more of that event of this upstream."""
-        self._means.count(event)
-
-    @property
-    def random(self) -> Random:
-        """Whatever is left to chance."""
-        return self._means.random
-
-    def timer(self, function: Callable[[], object]) -> Timer:
-        """L{Wheel.timer}."""
-        return self._context.wheel.timer(function)
-
-    def mark(self, request: Request, endpoint: Endpoint) -> None:
-        """Note that this endpoint is asked."""
-        ledger = request.ledger
-        if ledger is None:
-            ledger = request.ledger = Ledger(self._context.wheel.now())
-        if not ledger.chosen:
-            ledger.chosen = self._context.wheel.now()
-        ledger.attempts += 1
-        ledger.address = endpoint.address
-        if self._rename:
-            request.host  # noqa: B018 - what the client asked for is worked out before it is gone
-            request.authority = endpoint.place.authority
-
-    def other(self, request: Request, tried: Sequence[Endpoint]) -> Endpoint | None:
-        """The next endpoint that was not tried, and that no breaker keeps from another attempt; or None."""
-        endpoint = self._election.other(request, tried)
-        while endpoint is not None and not self.may(endpoint):  # where nobody is well, all are chosen from
-            tried = [*tried, endpoint]
-            endpoint = self._election.other(request, tried)
-        return endpoint
-
-    def may(self, endpoint: Endpoint) -> bool:
-        """Whether breakers let one more attempt there, on top of those that requests begin with."""
-        guard = self._watch.breakers
-        return guard is None or guard.again(endpoint)
-
-    def broken(self, address: str, reason: Abort) -> None:
-        """An answer of the endpoint there broke off after its head."""
-        if self._watchers:
-            for endpoint in self._endpoints.values():
-                if endpoint.address == address:
-                    self.ended(endpoint, failed(reason), 0.0)
-
-    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
-        """
-        Tell who watches how an attempt went.
-
-        @param seconds: from the attempt's begin to the head of the answer.
-        """
-        for watcher in self._watchers:
-            watcher.ended(endpoint, outcome, seconds)
-
-    def _failed(self, failure: Failure, request: Request, endpoint: Endpoint) -> object:
-        reason = failure.value
-        if isinstance(reason, Abort) and (reason.retry or self.retries.timeout):
-            return Trial(self, request).failed(failure, endpoint)
-        return failure
+    # -- who finds nobody
 
     def _nobody(self, request: Request) -> Deferred[Response]:
         """There is no endpoint, or none yet."""
@@ -455,25 +284,7 @@ class Cluster:
     def _settle(self, config: model.Upstream, gateway: model.Gateway) -> None:
         """Choose, and watch what that needs to know, as a configuration says."""
         self._election.settle(config, gateway.zone)
-        latencies = self._election.latencies
-        self._watchers = () if latencies is None else (latencies,)
-        if self._watch.settle(config.outliers, config.circuit_breaker):
-            self._watchers = (*self._watchers, self._watch)
-        self.retries = Retries(config.retry)
-        share, floor = _share(config.retry)
-        if (self._budget.share, self._budget.floor) != (share, floor):
-            self._budget = Budget(share, floor, self._asked, self._context.wheel.now())
-        self._hedge(config.hedge)
-        self._simple = self._hedges is None and not self.retries.early
-
-    def _hedge(self, config: model.Hedge | None) -> None:
-        """Hedge as a configuration says; what was learnt counts while that is the same."""
-        hedges = self._hedges
-        if config is None:
-            self._hedges = None
-        elif hedges is None or hedges.config != config:
-            now = self._context.wheel.now
-            self._hedges = Hedges(config, Budget(config.budget / 100.0, float(config.floor), self._asked, now()), now)
+        self._prepare(config)
 
     def _choose(self) -> None:
         """From now on requests go where they should as endpoints are judged now."""
@@ -613,50 +424,6 @@ class Cluster:
 
 
 classImplements(Cluster, IService)
-
-
-@mypyc_attr(native_class=False)
-class Watcher(Protocol):
-    """Who wants to know how attempts go."""
-
-    def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
-        """
-        One is over: its head came, or it failed; and again, with FAILED, when the rest of an answer does not come.
-
-        @param seconds: from its begin to then.
-        """
-
-
-class Asked:
-    """An attempt that is watched."""
-
-    __slots__ = ("_began", "_cluster", "_endpoint", "_probes", "_request")
-
-    def __init__(
-        self, cluster: Cluster, request: Request, endpoint: Endpoint, began: float, probes: Probes | None
-    ) -> None:
-        self._cluster, self._request, self._endpoint, self._began = cluster, request, endpoint, began
-        self._probes = probes
-
-    def answered(self, response: Response) -> Response:
-        """A head came."""
-        self._tell(answered(response))
-        return response
-
-    def failed(self, failure: Failure) -> Failure:
-        """It came to nothing."""
-        self._tell(failed(failure.value, self._request.ledger))
-        return failure
-
-    def _tell(self, outcome: Outcome) -> None:
-        cluster = self._cluster
-        cluster.ended(self._endpoint, outcome, cluster.now() - self._began)
-        if self._probes is not None:
-            cluster._watch.over(self._endpoint, self._probes)
-
-
-def _share(retry: model.Retry) -> tuple[float, float]:
-    return retry.budget / 100.0, float(retry.floor)
 
 
 def _tell(_: object, drained: Deferred[None]) -> None:

@@ -21,8 +21,9 @@ from protogate.config import model
 from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.observe.counters import Counters
 from protogate.tls.client import Client
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Cluster
 from protogate.upstream.endpoint import codec_of, spoken
+from protogate.upstream.means import Means
 
 LINGER: Final = 5.0
 """Seconds that an upstream stays after it was removed."""

@@ -30,7 +30,7 @@ from protogate.upstream.endpoint import Place, spoken
 from protogate.upstream.refusal import unfound
 
 if TYPE_CHECKING:
-    from protogate.upstream.cluster import Means
+    from protogate.upstream.means import Means
 
 _log = Logger()
 

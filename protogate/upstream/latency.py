@@ -30,7 +30,7 @@ UNKNOWN: Final = 1e9
 
 class Latencies:
     """
-    Told of attempts as L{protogate.upstream.cluster.Watcher}.
+    Told of attempts as L{protogate.upstream.dispatcher.Watcher}.
 
     @param now: seconds, on a clock that only goes forward.
     """
@@ -48,7 +48,7 @@ class Latencies:
                 self._of[endpoint] = Average() if average is None else average
 
     def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
-        """L{protogate.upstream.cluster.Watcher}."""
+        """L{protogate.upstream.dispatcher.Watcher}."""
         average = self._of.get(endpoint)
         if average is None or (outcome is Outcome.NOTHING and not average.known):
             return

@@ -28,7 +28,7 @@ from protogate.upstream.hedges import Hedges
 from protogate.upstream.outcome import FAILED, WELL, answered, said
 
 if TYPE_CHECKING:
-    from protogate.upstream.cluster import Cluster
+    from protogate.upstream.dispatcher import Dispatcher
     from protogate.upstream.endpoint import Endpoint
     from protogate.wheel import Timer
 
@@ -38,7 +38,7 @@ class Race:
 
     __slots__ = (
         "_began",
-        "_cluster",
+        "_dispatcher",
         "_done",
         "_endpoint",
         "_failure",
@@ -52,8 +52,8 @@ class Race:
         "_twin",
     )
 
-    def __init__(self, cluster: Cluster, request: Request, hedges: Hedges) -> None:
-        self._cluster, self._request, self._hedges = cluster, request, hedges
+    def __init__(self, dispatcher: Dispatcher, request: Request, hedges: Hedges) -> None:
+        self._dispatcher, self._request, self._hedges = dispatcher, request, hedges
         self._endpoint: Endpoint | None = None
         self._other: Endpoint | None = None
         self._began, self._overdue = 0.0, False
@@ -70,8 +70,8 @@ class Race:
 
         @param delay: seconds until the second; 0.0 = there is none.
         """
-        self._began = self._cluster.now()
-        first = self._cluster.attempt(self._request, endpoint)
+        self._began = self._dispatcher.now()
+        first = self._dispatcher.attempt(self._request, endpoint)
         if not waits(first):
             return first
         self._endpoint, self._first = endpoint, first
@@ -79,13 +79,13 @@ class Race:
         self._done = done
         first.addCallbacks(self._answered, self._failed)
         if self._done is not None and delay:  # it may have failed at once
-            self._timer = self._cluster.timer(self._hedge)
+            self._timer = self._dispatcher.timer(self._hedge)
             self._timer.set(delay)
         return done
 
     def _hedge(self) -> None:
         """It takes long; or the second attempt does."""
-        cluster, request = self._cluster, self._request
+        dispatcher, request = self._dispatcher, self._request
         if self._twin is not None:
             self._cut_off()
             return
@@ -94,34 +94,34 @@ class Race:
         other = self._elsewhere()
         if other is None:
             return
-        if not cluster.spend_on(self._hedges.budget):
-            cluster.count("hedge_budget_empty")
+        if not dispatcher.spend_on(self._hedges.budget):
+            dispatcher.count("hedge_budget_empty")
             return
-        cluster.count("hedge_sent")
+        dispatcher.count("hedge_sent")
         if request.ledger is not None:
             request.ledger.attempts += 1  # whatever comes of it
         twin, self._other = _twin(request), other
         self._twin = twin
-        cluster.mark(twin, other)
-        second = cluster.ask(twin, other)
+        dispatcher.mark(twin, other)
+        second = dispatcher.ask(twin, other)
         if not waits(second):
             self._answered_too(second)
             return
         self._second = second
-        each = cluster.retries.each
+        each = dispatcher.retries.each
         if each and self._timer is not None:
             self._timer.set(each)
         second.addCallbacks(self._answered_too, self._failed_too)
 
     def _elsewhere(self) -> Endpoint | None:
         """Somebody who is not asked already: the first attempt may be at another endpoint than it began with."""
-        cluster, request, ledger = self._cluster, self._request, self._request.ledger
+        dispatcher, request, ledger = self._dispatcher, self._request, self._request.ledger
         assert self._endpoint is not None
         asked = [self._endpoint]
-        other = cluster.other(request, asked)
+        other = dispatcher.other(request, asked)
         if other is not None and ledger is not None and ledger.address == other.address:
             asked.append(other)
-            other = cluster.other(request, asked)
+            other = dispatcher.other(request, asked)
         return other
 
     def _cut_off(self) -> None:
@@ -139,7 +139,7 @@ class Race:
         if self._second is not None:
             self._beside("the first attempt was quicker")
         if answered(response) is WELL:
-            self._hedges.took(self._cluster.now() - self._began)
+            self._hedges.took(self._dispatcher.now() - self._began)
         self._finish(response)
 
     def _answered_too(self, response: Response) -> None:
@@ -154,12 +154,12 @@ class Race:
 
     def _won(self, response: Response) -> None:
         """The second attempt was quicker."""
-        cluster, request, twin, failure = self._cluster, self._request, self._twin, self._failure
+        dispatcher, request, twin, failure = self._dispatcher, self._request, self._twin, self._failure
         assert twin is not None
-        cluster.count("hedge_won")
+        dispatcher.count("hedge_won")
         ledger, other = request.ledger, twin.ledger
         if ledger is not None and other is not None:
-            ledger.given_up(cluster.now(), "the second attempt was quicker" if failure is None else _why(failure))
+            ledger.given_up(dispatcher.now(), "the second attempt was quicker" if failure is None else _why(failure))
             ledger.adopt(other)
             if ledger.past is not None:
                 ledger.past.hedged = True
@@ -178,10 +178,10 @@ class Race:
 
     def _failed_too(self, failure: Failure) -> None:
         self._second = None
-        cluster, other = self._cluster, self._other
+        dispatcher, other = self._dispatcher, self._other
         if self._overdue and other is not None:
-            each = cluster.retries.each
-            cluster.ended(other, FAILED, each)
+            each = dispatcher.retries.each
+            dispatcher.ended(other, FAILED, each)
             failure = Failure(timeout(Phase.RESPONSE_HEAD, UPSTREAM, each))
         if self._done is None:
             return
@@ -201,12 +201,12 @@ class Race:
         """Note what became of the second attempt."""
         ledger, twin = self._request.ledger, self._twin
         if ledger is not None and twin is not None and twin.ledger is not None:
-            ledger.beside(twin.ledger, self._cluster.now(), why, status)
+            ledger.beside(twin.ledger, self._dispatcher.now(), why, status)
 
     def _outlasted(self) -> None:
         """The first attempt is given up, and would have taken longer."""
         if self._first is not None:
-            self._hedges.took(self._cluster.now() - self._began)
+            self._hedges.took(self._dispatcher.now() - self._began)
 
     def _end(self, failure: Failure) -> None:
         done, self._done = self._done, None

@@ -43,7 +43,7 @@ from protogate.upstream.outcome import FAILED, said
 from protogate.upstream.refusal import unwell
 
 if TYPE_CHECKING:
-    from protogate.upstream.cluster import Cluster
+    from protogate.upstream.dispatcher import Dispatcher
     from protogate.upstream.endpoint import Endpoint
     from protogate.wheel import Timer
 
@@ -58,8 +58,8 @@ class Trial:
         "_attempts",
         "_began",
         "_body",
-        "_cluster",
         "_current",
+        "_dispatcher",
         "_endpoint",
         "_failures",
         "_fresh",
@@ -75,8 +75,8 @@ class Trial:
         "_unreached",
     )
 
-    def __init__(self, cluster: Cluster, request: Request) -> None:
-        self._cluster, self._request, self._retries = cluster, request, cluster.retries
+    def __init__(self, dispatcher: Dispatcher, request: Request) -> None:
+        self._dispatcher, self._request, self._retries = dispatcher, request, dispatcher.retries
         self._tried: list[Endpoint] = []
         self._unreached: list[Endpoint] = []
         self._attempts = 1
@@ -99,7 +99,7 @@ class Trial:
 
     def failed(self, failure: Failure, endpoint: Endpoint) -> Response | Failure | Deferred[Response]:
         """An attempt failed: another one, or the failure."""
-        reason, cluster = failure.value, self._cluster
+        reason, dispatcher = failure.value, self._dispatcher
         self._current = None
         if self._overdue:
             self._overdue = False
@@ -114,13 +114,13 @@ class Trial:
             self._paid = False
         if reason.retry is ALWAYS and not connected:
             self._unreached.append(endpoint)
-            following = cluster.other(self._request, self._tried)
+            following = dispatcher.other(self._request, self._tried)
             at_once = following is not None
             if following is None and any(each not in self._unreached for each in self._tried):
                 following = self._charged(endpoint, False, True)  # one that can be reached, although it failed
         elif reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
             self._renewed = self._fresh = at_once = True
-            following = endpoint if self._asks(endpoint) else cluster.other(self._request, self._tried)
+            following = endpoint if self._asks(endpoint) else dispatcher.other(self._request, self._tried)
             if following is not None and not self._afforded():
                 following = None
         else:
@@ -129,15 +129,15 @@ class Trial:
         if following is None:
             return self._final(failure)
         if ledger is not None:
-            ledger.given_up(cluster.now(), reason.reason)
+            ledger.given_up(dispatcher.now(), reason.reason)
         return self._again(following) if at_once else self._paused(following)
 
     def _cut_off(self, endpoint: Endpoint) -> Failure:
         """It took longer than one attempt may."""
-        cluster, ledger = self._cluster, self._request.ledger
+        dispatcher, ledger = self._dispatcher, self._request.ledger
         # Who waited until others were over says nothing of the endpoint.
         if (ledger is not None and ledger.connected != 0.0) or endpoint.pool.stats().connecting:
-            cluster.ended(endpoint, FAILED, cluster.now() - self._began)
+            dispatcher.ended(endpoint, FAILED, dispatcher.now() - self._began)
         return Failure(timeout(Phase.RESPONSE_HEAD, UPSTREAM, self._retries.each))
 
     def _may(self, reason: Abort) -> bool:
@@ -167,12 +167,12 @@ class Trial:
         @param fresh: whether on a new connection, where it was asked before.
         @param alone: whether it must not be.
         """
-        cluster = self._cluster
-        following = cluster.other(self._request, self._tried)
+        dispatcher = self._dispatcher
+        following = dispatcher.other(self._request, self._tried)
         self._fresh = fresh and following is None
         if following is None:  # all were tried: from the beginning, but for whom nobody can connect to
             self._tried = [*self._unreached, endpoint]
-            following = cluster.other(self._request, self._tried)
+            following = dispatcher.other(self._request, self._tried)
         if following is None and not alone and self._asks(endpoint):
             following = endpoint
         if following is None or not self._afforded():
@@ -182,14 +182,14 @@ class Trial:
 
     def _asks(self, endpoint: Endpoint) -> bool:
         """Whether one that was asked may be asked again."""
-        return not endpoint.pool.draining and self._cluster.may(endpoint)
+        return not endpoint.pool.draining and self._dispatcher.may(endpoint)
 
     def _afforded(self) -> bool:
         """Whether the budget has an attempt left; one that nobody could be connected to for has not been spent."""
-        if self._paid or self._cluster.spend():
+        if self._paid or self._dispatcher.spend():
             self._paid = True
             return True
-        self._cluster.count("retry_budget_empty")
+        self._dispatcher.count("retry_budget_empty")
         return False
 
     def _paused(self, endpoint: Endpoint) -> Deferred[Response]:
@@ -197,13 +197,13 @@ class Trial:
         self._endpoint = endpoint
         pause: Deferred[None] = Deferred(self._woken)
         self._pause = pause
-        self._clock().set(self._retries.pause(self._failures, self._cluster.random))
+        self._clock().set(self._retries.pause(self._failures, self._dispatcher.random))
         return pause.addCallbacks(self._resumed, self._left)
 
     def _clock(self) -> Timer:
         timer = self._timer
         if timer is None:
-            timer = self._timer = self._cluster.timer(self._late)
+            timer = self._timer = self._dispatcher.timer(self._late)
         return timer
 
     def _late(self) -> None:
@@ -220,10 +220,10 @@ class Trial:
         self._pause = None
 
     def _resumed(self, _: None) -> Response | Failure | Deferred[Response]:
-        endpoint, cluster = self._endpoint, self._cluster
+        endpoint, dispatcher = self._endpoint, self._dispatcher
         assert endpoint is not None
         if not endpoint.up or not self._asks(endpoint):
-            other = cluster.other(self._request, self._tried)
+            other = dispatcher.other(self._request, self._tried)
             if other is not None:
                 endpoint = other
             elif not self._asks(endpoint):
@@ -238,19 +238,19 @@ class Trial:
         ledger = self._request.ledger
         if ledger is not None:
             ledger.again()
-        self._cluster.count("retry_sent")
-        self._cluster.mark(self._request, endpoint)
+        self._dispatcher.count("retry_sent")
+        self._dispatcher.mark(self._request, endpoint)
         fresh, self._fresh = self._fresh, False
         return self._ask(endpoint, fresh)
 
     def _ask(self, endpoint: Endpoint, fresh: bool) -> Response | Deferred[Response]:
         self._endpoint = endpoint
-        answer = self._cluster.ask(self._request, endpoint, fresh)
+        answer = self._dispatcher.ask(self._request, endpoint, fresh)
         if not waits(answer):
             return self._answered(answer, endpoint)
         each = self._retries.each
         if each:
-            self._current, self._began = answer, self._cluster.now()
+            self._current, self._began = answer, self._dispatcher.now()
             self._clock().set(each)
         answer.addCallbacks(self._answered, self.failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))
         return answer
@@ -268,7 +268,7 @@ class Trial:
                     body.stopProducing()
                 ledger = self._request.ledger
                 if ledger is not None:
-                    ledger.given_up(self._cluster.now(), said(response), response.status)
+                    ledger.given_up(self._dispatcher.now(), said(response), response.status)
                 return self._paused(following)
         self._release()
         return response

@@ -137,7 +137,7 @@ class Watch:
             self._follows = False
             self._board.leave(self._topic)
 
-    # -- attempts: L{protogate.upstream.cluster.Watcher}
+    # -- attempts: L{protogate.upstream.dispatcher.Watcher}
 
     def began(self, endpoint: Endpoint) -> Probes | None:
         """One begins.  @return: for L{over}; None = it is no probe."""

@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -33,7 +34,7 @@ from protogate.testing.simulation.clients import Lines
 from protogate.wheel import Wheel
 
 SCHEMES = {"http1": "http", "http2": "h2c", "sotp": "sotp"}
-OFF = Timeouts(**dict.fromkeys(Timeouts.__slots__, 0.0))
+OFF = Timeouts(**{each.name: 0.0 for each in dataclasses.fields(Timeouts)})
 
 
 class Asked:

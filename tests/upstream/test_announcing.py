@@ -17,7 +17,8 @@ from protogate.config.model import Endpoint as Entry
 from protogate.config.model import Gateway, PoolSettings, Seconds, Upstream
 from protogate.message import Peer, Request
 from protogate.proxyprotocol import SIGNATURE, encode
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Cluster
+from protogate.upstream.means import Means
 from protogate.upstream.pool import Pool, Stats
 from protogate.upstream.resolver import Resolver
 from protogate.wheel import Wheel

@@ -40,7 +40,8 @@ from protogate.errors import ALWAYS, CLIENT_GONE, IDEMPOTENT, NEVER, UPSTREAM, A
 from protogate.interfaces import IService
 from protogate.message import Request, Response
 from protogate.plugins import find
-from protogate.upstream.cluster import Cluster, Means, merged
+from protogate.upstream.cluster import Cluster, merged
+from protogate.upstream.means import Means
 from protogate.upstream.pool import Stats
 from protogate.upstream.resolver import Resolver
 

@@ -12,9 +12,9 @@ from zope.interface import implementer
 from protogate.config import model
 from protogate.errors import Abort
 from protogate.interfaces import IDiscovery, IService
-from protogate.upstream.cluster import Means
 from protogate.upstream.discovery import Findings, key, spelled
 from protogate.upstream.endpoint import Place, place
+from protogate.upstream.means import Means
 
 
 @implementer(IDiscovery)

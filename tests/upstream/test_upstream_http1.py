@@ -14,7 +14,8 @@ from protogate.message import Request
 from protogate.testing.names import Names
 from protogate.testing.reactor import MemoryReactor
 from protogate.testing.upstream import Do, Expect, Script, Upstream
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Cluster
+from protogate.upstream.means import Means
 from protogate.upstream.pool import Stats
 from protogate.upstream.resolver import Resolver
 from protogate.wheel import Wheel

@@ -12,8 +12,9 @@ from twisted.internet.testing import MemoryReactorClock
 from protogate.config import model
 from protogate.testing.boards import Boards
 from protogate.upstream.board import Alone, Board
-from protogate.upstream.cluster import Cluster, Means
+from protogate.upstream.cluster import Cluster
 from protogate.upstream.endpoint import Endpoint
+from protogate.upstream.means import Means
 from protogate.upstream.outcome import Outcome
 from protogate.upstream.resolver import Resolver
 
