@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from math import ceil, inf
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ LOOK: Final = 0.1
 """Seconds between two looks at what the gateway gives its endpoints."""
 SETTLE: Final = 300.0
 """Seconds after the last client within which all must have ended."""
-_OFF: Final = Timeouts(**dict.fromkeys(Timeouts.__slots__, 0.0))
+_OFF: Final = Timeouts(**{each.name: 0.0 for each in fields(Timeouts)})
 
 
 def tell(teller: Teller, seed: int) -> Tale:
