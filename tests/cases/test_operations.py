@@ -12,6 +12,7 @@ from mixture import ONE, OVERLOAD, WORDS, held, helping, mixture, release
 from several import Origin, Several
 from twisted.internet.defer import Deferred
 
+from protogate.message import Response
 from protogate.testing.bodies import Giver
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect
@@ -71,6 +72,67 @@ def test_a_probe_whose_client_leaves_makes_room_for_the_next_one(codec, scope):
         town.at(5).give(204)
         assert last.status == 204
         assert town.counts("breaker_closed") == 1
+
+
+# -- F7, F17: looks at endpoints
+
+
+@pytest.mark.parametrize("judge", ["healthCheck", "outliers", "circuitBreaker"])
+def test_what_is_known_of_an_address_outlives_each_answer_of_dns(judge):
+    """Case F7: TTL 0 and 30 in turn, the addresses in either order, one of them not there for a moment."""
+    words = {
+        "healthCheck": {"interval": "1s", "timeout": "500ms", "fall": 1, "rise": 1000},
+        "outliers": {"consecutive": 1, "ejection": "1h", "maxEjection": "1h"},
+        "circuitBreaker": {"consecutive": 1, "open": "1h", "maxOpen": "1h"},
+    }
+    with Several(**{judge: words[judge]}) as town:
+        for number, origin in enumerate(town.origins):
+            origin.handle = lambda request, number=number: Response(500 if number else 204)
+        names = town.gateway.names
+        names.ttl = 0
+        names.hosts["up.test"] = ["192.0.2.1", "192.0.2.2"]
+        assert town.gateway.reload(changed(town, found("up.test")))
+        for _ in range(4):
+            town.ask()
+        town.pass_by(3)
+        for turn in range(12):
+            names.ttl = (0, 30)[turn % 2]
+            names.hosts["up.test"].reverse()
+            if turn == 5:
+                names.hosts["up.test"] = ["192.0.2.1"]
+            if turn == 6:
+                names.hosts["up.test"] = ["192.0.2.2", "192.0.2.1"]
+            assert {town.ask().status for _ in range(6)} == {204}, turn
+            town.pass_by(31 if turn % 2 else 1.1)
+
+
+@codecs
+def test_looks_have_connections_of_their_own_and_say_nothing_to_breakers(codec):
+    """Case F17: 200 and 500 in turn, while the only connection of the pool is busy."""
+    check = {"interval": "1s", "timeout": "500ms", "path": "/health", "rise": 2, "fall": 3, "method": "HEAD"}
+    breaker = {"consecutive": 2, "minRequests": 2, "errorRatio": 0.4}
+    with Several(
+        "http1", codec, pool=ONE, healthCheck=check, circuitBreaker=breaker, outliers={"consecutive": 2}
+    ) as town:
+        looks = []
+        for origin in town.origins:
+
+            def handle(request, origin=origin, answers=origin.handle):
+                if request.target != b"/health":
+                    return answers(request)
+                looks.append(origin.number)
+                return Response(500 if looks.count(origin.number) % 2 else 200)
+
+            origin.handle = handle
+        slow = [town.ask(), town.ask()]
+        town.pass_by(20)
+        assert min(looks.count(number) for number in (0, 1)) > 15
+        for each in list(town.asked):
+            each.give(200, b"ok")
+        assert [each.status for each in slow] == [200, 200]
+        counts = town.gateway.service.counters.counts
+        assert not [name for name in counts if name.startswith(("breaker", "outlier"))]
+        assert {endpoint.share for endpoint in town.gateway.service.plan.clusters["several"].endpoints} == {1.0}
 
 
 # -- F3, F5, F9: another configuration while requests are under way
