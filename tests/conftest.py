@@ -160,8 +160,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(path: Path) -> int:
-    """0 for tests with other processes, 1 for those of no part, 2 for those of one; sorting keeps files together."""
-    return 0 if path.parent.name in {"e2e", "process", "reactor"} else 1 if path.parent == HERE else 2
+    """0 for stories and tests with other processes, 1 for those of no part, 2 for those of one; files stay together."""
+    return 0 if path.parent.name in {"e2e", "process", "reactor", "simulation"} else 1 if path.parent == HERE else 2
 
 
 def pytest_collection_finish() -> None:

@@ -10,8 +10,8 @@ from protogate.testing.simulation import check
 from protogate.testing.simulation.stories import STORIES
 from protogate.testing.simulation.stories.anything import anything
 
-SEEDS = 4
-MORE = {anything: 24}
+SEEDS = 2
+MORE = {anything: 12}
 
 
 @pytest.mark.parametrize("teller", STORIES, ids=lambda teller: teller.__name__)
