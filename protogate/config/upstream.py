@@ -108,8 +108,8 @@ class HealthCheck(Model, frozen=True, kw_only=True):
     """Which service is meant, of grpc; empty = the server as a whole."""
     interval: Seconds = Seconds(5)
     """From one look to the next, give or take a tenth."""
-    timeout: Seconds = Seconds(2)
-    """How long one may take, connecting included."""
+    timeout: Seconds | None = None
+    """How long one may take, connecting included; without a value 2s, or interval where that is less."""
     rise: Count = 2
     """Looks in a row that must find it well again."""
     fall: Count = 3

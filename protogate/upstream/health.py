@@ -32,6 +32,8 @@ from protogate.wheel import Wheel
 FIRST: Final = 1.0
 """Seconds within which an endpoint is looked at for the first time."""
 
+PATIENCE: Final = 2.0
+"""Seconds that a look may take where nothing else is said."""
 BY: Final = "healthCheck"
 """Who judges."""
 
@@ -59,8 +61,8 @@ def verify(upstreams: Iterable[model.Upstream], codecs: Mapping[str, IStreamCode
 def _faults(
     upstream: model.Upstream, check: model.HealthCheck, codecs: Mapping[str, IStreamCodec]
 ) -> Iterator[tuple[str, str]]:
-    if not 0 < check.timeout <= check.interval:
-        yield "timeout", "a look may take no longer than the interval"
+    if not 0 < patience(check) <= check.interval:
+        yield "timeout", "a look may take no longer than interval, and some time: take less, or leave it out"
     if check.type == "ping":
         try:
             name = spoken(upstream)
@@ -68,6 +70,11 @@ def _faults(
             return  # it is told elsewhere
         if name in codecs and not IPingingCodec.providedBy(codecs[name]):
             yield "type", f"{name} has no sign of life: take http, grpc or connect"
+
+
+def patience(check: model.HealthCheck) -> float:
+    """Seconds that a look may take."""
+    return min(PATIENCE, float(check.interval)) if check.timeout is None else float(check.timeout)
 
 
 class Health:
@@ -138,7 +145,7 @@ class Watch:
             return  # it comes when this one is over
         health, settings = self._health, self._health.settings
         request = question(settings, self._endpoint.place.authority)
-        seconds = float(settings.timeout)
+        seconds = patience(settings)
         self._probe = Probe(request, judge(settings), health.wheel, seconds, self._looked, health.ping)
         self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
         self._probe.start(health.connector(self._endpoint))

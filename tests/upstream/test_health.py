@@ -19,6 +19,7 @@ from protogate.plugins import find
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do
+from protogate.upstream.health import patience
 from protogate.upstream.probe import question
 
 CONFIG = """
@@ -337,8 +338,8 @@ def test_what_is_no_endpoint_any_more_is_looked_at_no_more() -> None:
 @pytest.mark.parametrize(
     ("check", "why"),
     [
-        ("interval: 1s, timeout: 2s", "no longer than the interval"),
-        ("interval: 1s, timeout: 0", "no longer than the interval"),
+        ("interval: 1s, timeout: 2s", "no longer than interval"),
+        ("interval: 1s, timeout: 0", "no longer than interval"),
         ("path: health", "expected a path"),
         ("path: '/a#b'", "expected a path"),
         ("statuses: 2xx", "expected statuses"),
@@ -361,3 +362,11 @@ def test_statuses() -> None:
         with pytest.raises(ConfigError):
             statuses(text)
     assert request_path("/a?b=c") == "/a?b=c"
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("interval: 10s", 2.0), ("interval: 1s", 1.0), ("timeout: 3s", 3.0)])
+def test_a_look_may_take_two_seconds_or_the_interval(said: str, seconds: float) -> None:
+    with MemoryGateway(configured(f"type: connect, {said}")) as gateway:
+        check = gateway.service.built.config.upstreams[0].health_check
+        assert check is not None
+        assert patience(check) == seconds
