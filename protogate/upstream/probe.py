@@ -2,7 +2,8 @@
 One look at an endpoint, on a connection of its own: is it there, and does it say that it is well?
 
 Rules
-- The connection is made for the look and broken off after it: those of requests are neither used nor waited for.
+- The connection is made for the look and closed after it: those of requests are neither used nor waited for.  It is
+  broken off unless all went well: servers log what is.
 - What comes of it is a text: empty when all is well, else why not, for people.
 """
 
@@ -82,7 +83,7 @@ class Probe:
     def stop(self) -> None:
         """Nobody wants to know any more."""
         self._done = None
-        self._over("")
+        self._over("nobody wants to know")
 
     def _ready(self, connection: IClientConnection) -> None:
         if self._done is None or self._connection is not None:
@@ -130,8 +131,10 @@ class Probe:
         if connecting is not None:
             connecting.cancel()
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is not None and why:
             connection.abort()
+        elif connection is not None:
+            connection.drain()
         if done is not None:
             done(why)
 
