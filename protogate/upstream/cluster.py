@@ -175,6 +175,8 @@ class Cluster(Dispatcher):
         for endpoint in self._endpoints.values():
             endpoint.pool.settings = self._settings
         self._arrange()
+        if self._hoping and (self._endpoints or self._discovery is None):
+            self._decided()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -240,6 +242,10 @@ class Cluster(Dispatcher):
     def _places(self, places: Sequence[Place]) -> None:
         self._found = tuple(places)
         self._arrange()
+        self._decided()
+
+    def _decided(self) -> None:
+        """There are endpoints, or it is known that there are none: whoever waits for that goes on."""
         hoping, self._hoping = self._hoping, {}
         for hope in hoping:
             if not hope.called:  # one may be cancelled while another is served

@@ -350,6 +350,22 @@ def test_another_source_takes_over_when_it_has_answered(comes):
         town.run()
 
 
+@pytest.mark.parametrize("fixed", [True, False], ids=["listed instead", "listed besides"])
+def test_who_waits_for_the_first_endpoints_is_served_when_a_reload_lists_some(fixed):
+    """They waited for an answer that nobody looked for any more, without an end."""
+    with Several(origins=1) as town:
+        town.gateway.names._lookup = lambda *given: Deferred()
+        assert town.gateway.reload(changed(town, found("up.test")))
+        answers = [town.ask(), town.ask()]
+        assert not town.asked
+        besides = {} if fixed else {"discovery": {"dns": "up.test:80"}}
+        assert town.gateway.reload(changed(town, of(**besides)))
+        assert len(town.asked) == 2
+        for each in list(town.asked):
+            each.give(204)
+        assert [each.status for each in answers] == [204, 204]
+
+
 @pytest.mark.parametrize("change", [{"protocol": "http2"}, {"protocol": "sotp"}])
 def test_what_was_found_for_another_protocol_is_not_asked_in_this_one(change):
     with Several(origins=1) as town:
