@@ -181,10 +181,12 @@ class MemoryGateway:
         if not self.service.running:
             return []
         done: list[object] = []
-        self.service.stopService().addCallback(done.append)
-        self.advance(float(self.service.built.config.gateway.drain) + 1)
-        self.advance(60 if not done or self.reactor.net.links else 0)
-        self._folder.cleanup()
+        try:
+            self.service.stopService().addCallback(done.append)
+            self.advance(float(self.service.built.config.gateway.drain) + 1)
+            self.advance(60 if not done or self.reactor.net.links else 0)
+        finally:
+            self._folder.cleanup()
         left = [] if done else ["it is still draining"]
         left += [f"a delayed call: {call!r}" for call in self.reactor.clock.getDelayedCalls()]
         for link in self.reactor.net.links:

@@ -109,3 +109,12 @@ def test_an_error_inside_is_not_hidden_by_what_stays_behind():
 
     with pytest.raises(KeyError, match="mine"):
         fail()
+
+
+def test_its_folder_goes_also_when_it_cannot_be_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gateway = MemoryGateway(CONFIG)
+    gateway.reactor.callLater(0.5, lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        gateway.stop()
+    assert list(tmp_path.iterdir()) == []
