@@ -15,7 +15,7 @@ class LagMarks(Model, frozen=True, kw_only=True):
     begin: Seconds = Seconds(0.02)
     """Up to here all is well."""
     full: Seconds = Seconds(0.1)
-    """From here on everything is shed; 0 = lateness is not looked at."""
+    """Where it stays so late everything is shed; 0 = lateness is not looked at."""
 
 
 class Marks(Model, frozen=True, kw_only=True):

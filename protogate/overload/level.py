@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 UP: Final = 0.15
-"""Of the way, at each look.  Quicker, it would swing: what it does shows some looks later."""
+"""Of the way, at each look."""
 DOWN: Final = 0.05
 """Likewise."""
 LEAST: Final = 0.01
@@ -40,6 +40,10 @@ class Level:
         level += (UP if there > level else DOWN) * (there - level)
         self.level = level = 0.0 if not there and level < LEAST else level
         return level
+
+    def succeed(self, before: Level) -> None:
+        """Go on where that one was: its marks were others, perhaps."""
+        self.level, self.value = before.level, before.value
 
     def part(self, value: float) -> float:
         """How much of the way between the marks that is, from 0 to 1."""

@@ -5,7 +5,8 @@ Rules
 - One timer looks: every L{EVERY} seconds at the loop, at connections and at what the kernel says quickly (it has
   C{quick}), each L{SELDOM}th time at the rest.  Where nothing is configured there is none.
 - The highest level of all decides who is shed.
-- Of how late the loop was at two looks the lesser counts: one long call, a collection of garbage, is no load.
+- A loop that is late comes late to looking, too, just when it should look more often.  So whoever is asked while a look
+  is overdue by L{EVERY} looks at the loop itself: at what is known so far of how late it is.
 - What is all in use (memory, descriptors, connections of a listener) is waited for without taking more: nothing is
   accepted until it is well below again; new connections wait in the queue of the kernel.  Meanwhile idle connections
   are asked to end, a few at each look, as at a stop.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
@@ -30,6 +31,7 @@ from protogate.config.overload import Overload as Settings
 from protogate.observe.counters import Counters
 from protogate.observe.events import Limited
 from protogate.overload import sources
+from protogate.overload.lag import Lag
 from protogate.overload.level import Level
 from protogate.overload.shedding import Class, Shedding
 
@@ -67,20 +69,24 @@ class Overload:
         self._reactor, self._counters, self._doors = reactor, counters, doors
         self.sources: dict[str, sources.Source] = {}
         self.shedding: Shedding | None = None
-        self._levels: dict[str, Level] = {}
+        self._levels: dict[str, Lag | Level] = {}
+        self._lag: Lag | None = None
         self._call: IDelayedCall | None = None
-        self._at = self._late = 0.0
+        self._due = self._looked = 0.0
         self._looks = 0
         self._begun, self._paused = Limited(_log.warn), Limited(_log.warn)
 
     def take(self, settings: Settings | None, classes: Sequence[Class], workers: int = 1) -> None:
         """From now on do what a configuration says."""
-        before, self._levels = self._levels, {}
+        before, levels = self._levels, dict[str, Lag | Level]()
+        lag: Lag | None = None
         if settings is None:
             self.shedding = None
             self.stop()
             return
-        shedding = Shedding(classes, float(settings.retry_after), self._counters)
+        shedding = Shedding(
+            classes, float(settings.retry_after), self._counters, now=self._reactor.seconds, look=self._overdue
+        )
         if self.shedding is not None:
             shedding.follow(self.shedding.level)
         self.shedding = shedding
@@ -99,19 +105,29 @@ class Overload:
             "descriptors": settings.descriptors,
         }
         for name, each in marks.items():
-            if each.full and (name in self.sources or name in ("lag", "connections")):
-                level = self._levels[name] = Level(float(each.begin), float(each.full))
-                if name in before:
-                    level.level, level.value = before[name].level, before[name].value
+            if not each.full:
+                continue
+            begin, full, old = float(each.begin), float(each.full), before.get(name)
+            if name == "lag":
+                levels[name] = lag = Lag(begin, full)
+                if isinstance(old, Lag):
+                    lag.succeed(old)
+            elif name in self.sources or name == "connections":
+                levels[name] = level = Level(begin, full)
+                if isinstance(old, Level):
+                    level.succeed(old)
+        self._levels, self._lag = levels, lag
         if self._call is None:
+            self._looked = self._reactor.seconds()
             self._again()
+        self._expect()
 
     def stop(self) -> None:
         """Look no more, and hold nobody up."""
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
-            self._levels = {}
+            self._levels, self._lag = {}, None
             for door in self._doors():
                 if door.paused:
                     door.resume()
@@ -123,25 +139,46 @@ class Overload:
     # -- looks
 
     def _again(self) -> None:
-        self._at = self._reactor.seconds()
+        self._due = self._reactor.seconds() + EVERY
         self._call = self._reactor.callLater(EVERY, self._look)
 
     def _look(self) -> None:
-        before, self._late = self._late, max(self._reactor.seconds() - self._at - EVERY, 0.0)
+        self._hurry()
         doors = list(self._doors())
         levels = self._levels
-        if "lag" in levels:
-            levels["lag"].look(min(before, self._late))
-        if "connections" in levels:
-            begin = levels["connections"].begin
-            levels["connections"].look(max([_busy(door) for door in doors if _crowd(door) > begin], default=0.0))
+        crowded = levels.get("connections")
+        if isinstance(crowded, Level):
+            begin = crowded.begin
+            crowded.look(max([_busy(door) for door in doors if _crowd(door) > begin], default=0.0))
         for name, source in self.sources.items():
-            if name in levels and (getattr(source, "quick", False) or self._looks % SELDOM == 0):
-                self._ask(levels[name], source)
+            level = levels.get(name)
+            if isinstance(level, Level) and (getattr(source, "quick", False) or self._looks % SELDOM == 0):
+                self._ask(level, source)
         self._looks += 1
         self._follow()
         self._mind(doors)
         self._again()
+        self._expect()
+
+    def _overdue(self) -> None:
+        """The loop does not come to looking."""
+        if self._lag is not None and self._reactor.seconds() >= max(self._due, self._looked) + EVERY:
+            self._hurry()
+            self._follow()
+            self._expect()
+
+    def _hurry(self) -> None:
+        """How late the loop is, as far as that is known."""
+        now = self._reactor.seconds()
+        if not 0.0 <= now - self._looked < EVERY / 2:  # else somebody has just looked
+            if self._lag is not None:
+                self._lag.look(max(now - self._due, 0.0), max(now - self._looked, 0.0))
+            self._looked = now
+
+    def _expect(self) -> None:
+        """From when on whoever is asked looks."""
+        if self.shedding is not None:
+            self.shedding.due = inf if self._lag is None else max(self._due, self._looked) + EVERY
 
     def _ask(self, level: Level, source: sources.Source) -> None:
         try:
@@ -166,8 +203,10 @@ class Overload:
 
     def _mind(self, doors: Iterable[Door]) -> None:
         """Whether connections are accepted, and which end."""
-        whole = [self._levels[name] for name in ("memory", "descriptors") if name in self._levels]
-        crowded = self._levels.get("connections")
+        levels = self._levels
+        whole = [each for name in ("memory", "descriptors") if isinstance(each := levels.get(name), Level)]
+        crowded = levels.get("connections")
+        assert not isinstance(crowded, Lag)
         out, well = any(level.over for level in whole), all(level.under for level in whole)
         for door in doors:
             crowd = _crowd(door)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final
 
 from protogate.config import model
@@ -99,6 +99,8 @@ class Shedding:
 
     @param counters: C{requests_shed}, for each class.
     @param chance: gives a number from 0 up to 1.
+    @param now: seconds, on the clock of C{due}.
+    @param look: asked for before the first request that comes from C{due} on.
     @ivar level: how much is to be shed, from 0 to 1.
     """
 
@@ -115,13 +117,17 @@ class Shedding:
         retry_after: float,
         counters: Counters,
         chance: Callable[[], float] = random.random,
+        *,
+        now: Callable[[], float] = float,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._asked = [(place, holds) for place, (_, holds) in enumerate(classes) if holds is not None]
         self._other = next(place for place, (_, holds) in enumerate(classes) if holds is None)
         self._names = [name for name, _ in classes]
         self._counters = [counters.scope(KIND, name) for name in self._names]
         counters.keep(KIND, self._names)
-        self._chance = chance
+        self._chance, self._now, self._look = chance, now, look
+        self.due = inf
         self._aborts = [_abort(seconds) for seconds in _waits(retry_after)]
         self._shares = [0.0] * len(classes)
         self.level = 0.0
@@ -134,6 +140,8 @@ class Shedding:
 
     def process(self, exchange: Exchange) -> None:
         """Let it pass, or raise the Abort that refuses it."""
+        if self._now() >= self.due:
+            self._look()
         if not self.level:
             return
         place = self._place(exchange)
