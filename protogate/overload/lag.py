@@ -6,8 +6,7 @@ Rules
   late, and swings.  So there are two parts.  One follows lateness, L{FOLLOW} of what is missing in a second, and finds
   the place.  The other is in proportion to it, L{LEAD} of the way, and is gone as soon as the loop has caught up.
 - At rest the level is 0 at C{begin}, 1 at C{full}, and in between in proportion.
-- Lateness beyond C{full} counts as what it is, up to L{FAR} times the way for the first part, which is slow to forget,
-  and up to L{MOST} for the second.
+- Lateness beyond C{full} counts for the second part alone, up to L{MOST} times the way: the first is slow to forget.
 - Of two looks the mean counts, for work comes in bursts.  But one long call, a collection of garbage, is no load:
   nothing counts before two of L{LOOKS} looks were beyond C{begin}.
 - Time counts, not looks: they come less often the later the loop is.
@@ -21,15 +20,13 @@ FOLLOW: Final = 0.25
 """In a second.  Much more, and it is full before what it does shows."""
 LEAD: Final = 0.1
 """Level.  With looks ten times a second more would swing where several times of what can be done are asked."""
-FAR: Final = 2.0
-"""Times of the way from C{begin} to C{full}."""
 MOST: Final = 5.0
-"""Likewise: the second part alone never sheds more than half."""
+"""Times of the way from C{begin} to C{full}: the second part alone never sheds more than half."""
 LOOKS: Final = 4
 LONG: Final = 1.0
 """Seconds: as long as two looks are apart at most, as far as the level is concerned."""
 LEAST: Final = 0.01
-"""Below it there is nothing left of the first part."""
+"""Below it there is nothing left of the first part; so near to 1 the level is 1."""
 
 
 class Lag:
@@ -57,11 +54,12 @@ class Lag:
         seen.append(late)
         self.value = value = self._counts()
         far = (value - self.begin) / (self.full - self.begin)
-        base = self._base + FOLLOW * min(seconds, LONG) * (min(far, FAR) - self.level)
+        base = self._base + FOLLOW * min(seconds, LONG) * (min(far, 1.0) - self.level)
         if far <= 0.0 and base < LEAST:
             base = 0.0
         self._base = base = min(max(base, 0.0), 1.0)
-        self.level = level = min(base + LEAD * min(max(far, 0.0), MOST), 1.0)
+        level = base + LEAD * min(max(far, 0.0), MOST)
+        self.level = level = 1.0 if far >= 1.0 and level > 1.0 - LEAST else min(level, 1.0)
         return level
 
     def succeed(self, before: Lag) -> None:

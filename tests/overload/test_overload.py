@@ -52,8 +52,10 @@ class Stage(MemoryGateway):
     def late(self, seconds: float, looks: int = 1) -> None:
         """Have the loop be so late so many times."""
         for _ in range(looks):
-            self.service.overload._due -= seconds
-            self.advance(TURN)
+            overload = self.service.overload
+            overload._due -= seconds
+            look = overload._call.getTime() if overload._call is not None else overload._reactor.seconds() + EVERY
+            self.advance(look - overload._reactor.seconds() + 0.001)
 
     def source(self, name: str, value: float) -> None:
         self.service.overload.sources[name] = lambda: value
@@ -80,7 +82,7 @@ def test_a_loop_that_is_late_sheds_class_by_class_and_all_are_served_again() -> 
         head, _, body = answer.partition(b"\r\n\r\n")
         assert b"\r\nretry-after: " in head.lower()
         assert b'"detail":"overloaded"' in body
-        stage.late(0.3, 30)
+        stage.late(0.4, 250)
         assert stage.statuses() == [503, 503, 503]
         stage.advance(15)
         assert stage.statuses() == [204, 204, 204]
@@ -177,7 +179,7 @@ def test_connections_are_a_reason_to_shed_as_far_as_they_are_busy() -> None:
 
 def test_a_reload_keeps_what_was_seen_and_may_end_it_all() -> None:
     with Stage() as stage:
-        stage.late(0.3, 30)
+        stage.late(0.3, 150)
         stage.service.overload.sources = {}
         assert stage.reload(CONFIG)
         assert stage.service.pressure()["lag"] > 0.9
@@ -224,7 +226,7 @@ def test_nothing_is_looked_at_where_nothing_is_configured() -> None:
 def test_each_protocol_has_its_own_word_for_it(protocol: str) -> None:
     listeners = [{"name": "web", "address": "127.0.0.1:8080", "protocols": [protocol]}]
     with Stage({**CONFIG, "listeners": listeners}) as stage:
-        stage.late(0.3, 30)
+        stage.late(0.3, 150)
         caller = Caller(stage, protocol)
         got = [caller.ask(b"POST", b"/1001/get", body=b"hello") for _ in range(2)]
         assert [one.status for one in got] == [503, 503]
@@ -240,7 +242,7 @@ def test_each_protocol_has_its_own_word_for_it(protocol: str) -> None:
 def test_a_call_of_grpc_ends_with_unavailable() -> None:
     listeners = [{"name": "web", "address": "127.0.0.1:8080", "protocols": ["http2"]}]
     with Stage({**CONFIG, "listeners": listeners}) as stage:
-        stage.late(0.3, 30)
+        stage.late(0.3, 150)
         fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
         got = Caller(stage, "http2").ask(b"POST", b"/shop.Orders/Get", fields, b"\0\0\0\0\0")
         assert (got.status, got.headers.get(b"grpc-status")) == (200, b"14")

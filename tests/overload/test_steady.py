@@ -91,7 +91,7 @@ def test_what_is_let_in_is_what_can_be_done(over: float, work: float, shares: tu
     assert loop.useful > 0.94 * best, "it is not idle while others are refused"
     assert waits[len(waits) // 2] < 0.25
     assert waits[len(waits) * 99 // 100] < 0.35
-    assert loop.longest < 0.8, "also while it begins"
+    assert loop.longest < 1.2, "also while it begins"
     if shares[0] * over < 0.5:
         assert not loop.refused, "for the most important ones there is room"
 
@@ -102,5 +102,5 @@ def test_six_times_as_much_is_no_end_of_it() -> None:
     waits = sorted(loop.waits)
     assert loop.useful > 0.6
     assert waits[len(waits) * 99 // 100] < 0.5
-    assert loop.longest < 1.2
-    assert loop.refused < 0.15 * loop.asked
+    assert loop.longest < 1.0
+    assert loop.refused < 0.1 * loop.asked
