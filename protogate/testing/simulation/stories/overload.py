@@ -59,13 +59,13 @@ def too_much_to_do(dice: Random) -> Story:
     holds = (
         errors(0, end=2.0),
         errors(0, which=lambda ask: ask.status not in (200, 503)),
-        served("critical", 0.97, 0.0),
-        served("default", 0.7, 0.0),
-        goodput(0.6 / EFFORT, 4.0, 10.0),
-        latency(100, 4.5),  # without: up to nine seconds, and half of all five
-        latency(99, 3.5, begin=4.0),
-        latency(50, 1.0, begin=4.0),
-        errors(0, begin=13.0),
+        served("critical", 1.0, 0.0),
+        served("default", 0.9, 0.0),
+        goodput(0.7 / EFFORT, 4.0, 10.0),
+        latency(100, 2.0),  # without: up to nine seconds, and half of all five
+        latency(99, 1.0, begin=4.0),
+        latency(50, 0.5, begin=4.0),
+        errors(0, begin=12.0),
     )
     return Story(config, servers, clients, holds=holds, seconds=16, effort=EFFORT)
 
