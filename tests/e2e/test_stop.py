@@ -16,8 +16,8 @@ CODE = {"protogate": 0, "twistd": -signal.SIGTERM}
 """twistd ends by the signal that ended it; systemd takes both for a clean end."""
 BOTH = pytest.mark.parametrize("how", ["protogate", "twistd"])
 
-WAITING = 400
-"""Clients; a port accepts far fewer in one turn of its loop."""
+WAITING = 150
+"""Clients; more than a port accepts in one turn of its loop, and no more than are answered soon on a busy machine."""
 
 
 def ask(behind: Wire, path: str) -> bytes:
