@@ -92,6 +92,8 @@ process.on('SIGTERM', () => {
   leaves = true;
   server.close(() => process.exit(0));
   setInterval(() => server.closeIdleConnections(), 50);
+  // One that never had a request is not idle to Node; whoever has it finds out that nobody listens long before.
+  setTimeout(() => server.closeAllConnections(), 5000);
 });
 """
 
