@@ -266,6 +266,24 @@ class Request:
         """C{authority}, C{target} or cookie lines were changed: what was parsed of them is parsed again."""
         self._host = self._query = self._cookies = None
 
+    def again(self, headers: Headers, body: IBody | None = None) -> Request:
+        """
+        The same, for somebody else to be asked; what becomes of it is its own.  Whoever asks says whether there is a
+        deadline, a key, a ledger, and somebody for interim responses.
+        """
+        made = Request(
+            self.method,
+            self.target,
+            headers,
+            body,
+            self.authority,
+            self.scheme,
+            protocol=self.protocol,
+            peer=self.peer,
+        )
+        made.service = self.service
+        return made
+
 
 class Response:
     """

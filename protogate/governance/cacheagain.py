@@ -22,7 +22,7 @@ from protogate.caching.stored import Stored
 from protogate.exchange.exchange import Exchange
 from protogate.governance.cachevisit import DRAINED, Visit
 from protogate.interfaces import IRouter
-from protogate.message import Headers, Request, Response, ignore
+from protogate.message import Headers, Response, ignore
 from protogate.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ def again(cache: Cache, exchange: Exchange, stored: Stored, asked: Asked) -> Non
     if not stored.control.shared:
         dropped = _DROPPED | cache.credentials
     headers = Headers([field for field in first.headers if field[0] not in dropped])
-    request = Request(
-        b"GET", first.target, headers, None, first.authority, first.scheme, protocol=first.protocol, peer=first.peer
-    )
-    request.service = first.service
+    request = first.again(headers)
+    request.method = b"GET"
     assert exchange.route is not None
     other = Exchange(request, _plan(cache, exchange.plan, exchange.route), exchange.listener)
     said = PLAIN

@@ -26,7 +26,7 @@ from protogate.governance.errorpage import Page
 from protogate.governance.fields import Fields
 from protogate.governance.means import Means
 from protogate.governance.respond import EMPTY
-from protogate.governance.rewritepath import target_of
+from protogate.governance.rewritepath import along
 from protogate.interfaces import IBody
 from protogate.message import Headers, Request, Response
 
@@ -105,22 +105,11 @@ class Other:
             return None
         if exchange.target is not None and exchange.target.upstream == self.upstream:
             return None
-        target, path, reads = first.target, self._path, first.method in READS
-        if path and target.startswith(b"/"):
-            _, mark, query = target.partition(b"?")
-            target = target_of(path if isinstance(path, str) else path(exchange)) + mark + query
-        request = Request(
-            first.method,
-            target,
-            Headers([each for each in first.headers if each[0] not in _ABOUT] if reads else first.headers),
-            resent.body,
-            resent.authority,
-            first.scheme,
-            interim=first.interim,
-            protocol=first.protocol,
-            peer=first.peer,
-        )
-        request.service, request.deadline = first.service, first.deadline
+        reads = first.method in READS
+        headers = Headers([each for each in first.headers if each[0] not in _ABOUT] if reads else first.headers)
+        request = first.again(headers, resent.body)
+        request.target = along(self._path, exchange, first.target)
+        request.authority, request.interim, request.deadline = resent.authority, first.interim, first.deadline
         request.key = exchange.plan.key(exchange, self.upstream)
         request.ledger = resent.ledger = Ledger(exchange.wheel.now())
         return means.service(self.upstream).handle(request)

@@ -52,6 +52,18 @@ def target_of(path: str) -> bytes:
     return canonical(data).path.encode("ascii")
 
 
+def along(path: str | Template, exchange: Exchange, target: bytes) -> bytes:
+    """
+    C{target} with that path, and the query that it has; as it is where C{path} is empty, or it has none.
+
+    @raise ValueError: it is no path.
+    """
+    if not path or not target.startswith(b"/"):
+        return target
+    _, mark, query = target.partition(b"?")
+    return target_of(path if isinstance(path, str) else path(exchange)) + mark + query
+
+
 class RewritePath:
     """@param rewrite: makes the new path."""
 

@@ -28,7 +28,7 @@ from protogate.governance.copytee import Tee
 from protogate.governance.copyunderway import Copies, Copy, Pair
 from protogate.governance.means import Means
 from protogate.governance.params import Params
-from protogate.governance.rewritepath import check_path, target_of
+from protogate.governance.rewritepath import along, check_path
 from protogate.governance.stages import PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModuleFactory
 from protogate.message import Headers, Request, Response
@@ -150,17 +150,12 @@ class TrafficCopy:
         return copy
 
     def _request(self, exchange: Exchange) -> Request:
-        first, path = exchange.request, self._path
+        first = exchange.request
         headers = Headers([field for field in first.headers if field[0] not in self._strip])
         headers.append((MARK, b"1"))
-        target = first.target
-        if path and target.startswith(b"/"):
-            _, mark, query = target.partition(b"?")
-            target = target_of(path if isinstance(path, str) else path(exchange)) + mark + query
-        request = Request(
-            first.method, target, headers, None, first.authority, first.scheme, protocol=first.protocol, peer=first.peer
-        )
-        request.service, request.key = first.service, exchange.plan.key(exchange, self._upstream)
+        request = first.again(headers)
+        request.target = along(self._path, exchange, first.target)
+        request.key = exchange.plan.key(exchange, self._upstream)
         return request
 
     def _differs(self, identifier: str, method: bytes, target: bytes, found: list[str]) -> None:

@@ -158,7 +158,6 @@ class Cluster(Dispatcher):
                 ):  # else what was found is asked until there is another answer, or none: most of it may stay
                     self._found = ()
                 self._discovery = self._discover(config, source)
-                self.start()
             elif discovery is not None and config.discovery is not None:
                 discovery.tune(config.discovery)
             self._relook(config.health_check)
@@ -197,7 +196,7 @@ class Cluster(Dispatcher):
         """There is no endpoint, or none yet."""
         discovery = self._discovery
         if discovery is None or discovery.answered or self._draining:
-            return fail(gone(f"upstream {self.name} has no endpoint"))
+            return super()._nobody(request)
         if discovery.reason is not None:
             return fail(discovery.reason)
         discovery.start()

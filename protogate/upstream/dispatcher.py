@@ -56,7 +56,6 @@ class Dispatcher:
         self.retries, self._asked = USUAL, 0
         self._budget = Budget(*_share(model.Retry()), 0, means.wheel.now())
         self._hedges: Hedges | None = None
-        self._simple = True  # whether only what fails needs more than one attempt, and a content to be kept
 
     def now(self) -> float:
         """Seconds, by the clock for every wait."""
@@ -77,11 +76,6 @@ class Dispatcher:
             return self._nobody(request)
         self._asked += 1
         self.mark(request, endpoint)
-        if self._simple and request.body is None:
-            answer = self.ask(request, endpoint)
-            if waits(answer):
-                answer.addErrback(self._failed, request, endpoint)
-            return answer
         hedges = self._hedges
         if hedges is not None and hedges.fits(request):
             return Race(self, request, hedges).begin(endpoint, hedges.delay())
@@ -198,7 +192,6 @@ class Dispatcher:
         if (self._budget.share, self._budget.floor) != (share, floor):
             self._budget = Budget(share, floor, self._asked, self._context.wheel.now())
         self._hedge(config.hedge)
-        self._simple = self._hedges is None and not self.retries.early
 
     def _hedge(self, config: model.Hedge | None) -> None:
         """Hedge as a configuration says; what was learnt counts while that is the same."""

@@ -236,17 +236,8 @@ class Race:
 
 def _twin(request: Request) -> Request:
     """The same once more; what the second attempt makes of it is its own."""
-    twin = Request(
-        request.method,
-        request.target,
-        Headers(request.headers),
-        None,
-        request.authority,
-        request.scheme,
-        protocol=request.protocol,
-        peer=request.peer,
-    )
-    twin.service, twin.key, twin.deadline = request.service, request.key, request.deadline
+    twin = request.again(Headers(request.headers))
+    twin.key, twin.deadline = request.key, request.deadline
     twin.ledger = Ledger() if request.ledger is None else Ledger(request.ledger.head)
     return twin
 
