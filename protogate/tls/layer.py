@@ -41,11 +41,13 @@ class Trouble(NamedTuple):
     @ivar text: for operators.
     @ivar certificate: whether it was about the peer's certificate.
     @ivar alert: what the peer said about it (RFC 8446, 6), in OpenSSL's words; empty if it said nothing.
+    @ivar left: whether it just closed the connection.
     """
 
     text: str
     certificate: bool = False
     alert: str = ""
+    left: bool = False
 
 
 class Starter(Protocol):
@@ -299,7 +301,7 @@ def trouble(problem: BaseException | None) -> Trouble:
     elif isinstance(problem, SSL.Error):
         text = openssl.told(problem)
     elif problem is None or isinstance(problem, ConnectionDone | ConnectionLost):
-        return Trouble("the peer left during the handshake")
+        return Trouble("the peer left during the handshake", left=True)
     else:
         text = str(problem) or type(problem).__name__
     alert = _ALERT.search(text)

@@ -39,7 +39,7 @@ from protogate.tls.client import Client
 from protogate.tls.layer import Bare, Layer, Resumption, Trouble
 from protogate.tls.session import Session
 from protogate.upstream.pool import Times
-from protogate.upstream.refusal import late, not_agreed, refusal, unresolved, unsecured
+from protogate.upstream.refusal import TERMINATED, late, not_agreed, refusal, unresolved, unsecured
 from protogate.upstream.resolver import Resolver, literal
 
 MOST_ADDRESSES: Final = 4
@@ -289,7 +289,7 @@ class Attempt:
         if self._state is State.GREETING:
             self._greeted()
             why = getattr(self._connection, "why", None)  # an Abort, of codecs that know
-            name, error = self.connector.name, "connection_terminated"
+            name, error = self.connector.name, TERMINATED
             text = f"{name} closed the connection before it could be used"
             if isinstance(why, Abort):
                 text, error = f"{name} cannot be used: {why.reason}", why.error or error

@@ -15,6 +15,8 @@ from protogate.tls.layer import Trouble
 
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 """Seconds; what a 503 carries (RFC 9110, 10.2.3)."""
+TERMINATED: Final = "connection_terminated"
+"""Somebody accepted a connection, and closed it before it could be used (RFC 9209, 2.3.7)."""
 
 
 def gone(why: str) -> Abort:
@@ -92,7 +94,9 @@ def unresolved(host: str, why: str) -> Abort:
 
 def unsecured(name: str, trouble: Trouble) -> Abort:
     """For who asks for an endpoint with which there is no TLS (RFC 9209, 2.3.11 to 2.3.13)."""
-    if trouble.certificate and not trouble.alert:
+    if trouble.left:
+        kind, detail = TERMINATED, "the upstream closed the connection"
+    elif trouble.certificate and not trouble.alert:
         kind, detail = "tls_certificate_error", "the upstream is not whom its certificate should say"
     elif trouble.alert:
         kind, detail = "tls_alert_received", "the upstream refused the TLS handshake"
@@ -160,7 +164,7 @@ def refusal(problem: BaseException | None, name: str, host: str, address: str) -
     elif number in _OURS:  # out of descriptors, memory or ports: no upstream can help that
         kind, detail, who, status = "proxy_internal_error", "out of resources", GATEWAY, 503
     else:
-        kind, detail = "connection_terminated", "the connection failed"
+        kind, detail = TERMINATED, "the connection failed"
     text = str(problem).rstrip(".") or type(problem).__name__
     return Abort(
         f"cannot connect to {where}: {text}",

@@ -3,6 +3,8 @@ A request that may need another attempt.
 
     what came of the last one                       sent again, when C{retry}             at               budget
     no connection took it                           always                                another          no
+    a connection was made, and closed before it     always                                another; or the  no; yes
+    could be used                                                                         same
     a connection that had served before was lost    the method is one of C{methods}; once the same, fresh  yes
     it was refused unread                           always                                another, or the  yes
                                                                                           same, fresh
@@ -40,7 +42,7 @@ from protogate.interfaces import IBody
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.upstream.outcome import FAILED, said
-from protogate.upstream.refusal import unwell
+from protogate.upstream.refusal import TERMINATED, unwell
 
 if TYPE_CHECKING:
     from protogate.upstream.dispatcher import Dispatcher
@@ -113,11 +115,14 @@ class Trial:
         if connected:
             self._paid = False
         if reason.retry is ALWAYS and not connected:
-            self._unreached.append(endpoint)
+            left = reason.error == TERMINATED
+            if not left:
+                self._unreached.append(endpoint)
             following = dispatcher.other(self._request, self._tried)
             at_once = following is not None
             if following is None and any(each not in self._unreached for each in self._tried):
-                following = self._charged(endpoint, False, True)  # one that can be reached, although it failed
+                following = self._charged(endpoint, False, not left)  # one that can be reached, although it failed
+                at_once = left and self._failures == 1  # a server that restarts: who accepted was about to go
         elif reason.retry is IDEMPOTENT and ledger is not None and ledger.reused and not self._renewed:
             self._renewed = self._fresh = at_once = True
             following = endpoint if self._asks(endpoint) else dispatcher.other(self._request, self._tried)

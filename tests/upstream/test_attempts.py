@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_upstream import FakeBody, Outcome, ask, lost
+from fake_upstream import FakeBody, FakeConnection, Outcome, ask, lost
 from test_cluster import Bench, upstream
 
 from protogate.config import model
@@ -77,6 +77,42 @@ def test_that_costs_budget_though_who_is_down_does_not() -> None:
         assert not outcome.open
         assert bench.time.counted.count("retry_budget_empty") == 1
         assert sum(len(each.served) for each in bench.connections) == 2
+
+
+# -- where connections are made, and closed before they can be used: a server that restarts
+
+
+def greeted(bench: Bench, address: str) -> FakeConnection:
+    """The newest connection there, which is made and says nothing yet."""
+    return bench.at[address][-1]
+
+
+def test_who_closes_a_connection_before_it_can_be_used_is_asked_again_with_any_method() -> None:
+    bench = Bench(upstream(ONE))
+    bench.codec.greets = True
+    request, outcome = bench.ask(b"POST")
+    greeted(bench, ONE).lose()
+    assert len(bench.at[ONE]) == 2, "at once"
+    greeted(bench, ONE).lose()
+    assert len(bench.at[ONE]) == 2, "after a pause"
+    bench.time.pass_by(0.6)
+    connection = greeted(bench, ONE)
+    connection.ready(connection)
+    bench.busy().answer()
+    assert outcome.status == 200
+    assert request.ledger.attempts == 3
+    assert bench.settled()
+
+
+def test_another_one_is_asked_first_and_that_costs_nothing() -> None:
+    bench = Bench(upstream(ONE, TWO, retry=model.Retry(budget=0, floor=0)))
+    bench.codec.greets = True
+    _, outcome = bench.ask()
+    for address in (bench.dialed[0], ({ONE, TWO} - {bench.dialed[0]}).pop()):
+        assert bench.dialed[-1] == address
+        greeted(bench, address).lose()
+    assert outcome.reason.error == "connection_terminated"
+    assert bench.time.counted.count("retry_budget_empty") == 1, "the third attempt is not for nothing"
 
 
 # -- whoever judges
