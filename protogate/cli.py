@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from twisted.application.reactors import NoSuchReactor
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
@@ -25,6 +25,8 @@ from protogate.release import release
 from protogate.tap import REACTOR, make
 
 _log = Logger()
+
+_PROCESS: Final = re.compile(r"\s*([1-9][0-9]{0,8})\s*", re.ASCII)
 
 EPILOG = "exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood"
 
@@ -55,7 +57,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         description="Have a running gateway with workers take the code that is installed now; see its log.",
     )
     which = renew.add_mutually_exclusive_group(required=True)
-    which.add_argument("--pid", type=int, help="of the gateway")
+    which.add_argument("--pid", type=process, metavar="PID", help="of the gateway")
     which.add_argument("--pidfile", metavar="FILE", help="of the gateway")
     checked = command("check", "Check a configuration: print every fault and every warning.")
     checked.add_argument(
@@ -163,7 +165,7 @@ def upgrade(pid: int | None, file: str | None, out: TextIO) -> int:
     """C{protogate upgrade}: SIGUSR2, but for a process that it would end."""
     try:
         if file is not None:
-            pid = int(Path(file).read_text("ascii"))
+            pid = process(Path(file).read_text("ascii", "replace"))
         assert pid is not None
         if not catches(pid, signal.SIGUSR2):
             print(f"protogate upgrade: process {pid} is no gateway", file=sys.stderr)
@@ -174,6 +176,18 @@ def upgrade(pid: int | None, file: str | None, out: TextIO) -> int:
         return 1
     print(f"process {pid} was asked; its log says how it went", file=out)
     return 0
+
+
+def process(text: str) -> int:
+    """
+    The id of a process.  Zero and negative numbers are none: kill(2) takes them for a group, or for everybody.
+
+    @raise ValueError: it is none.
+    """
+    found = _PROCESS.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:20]!r} is not the id of a process")
+    return int(found[1])
 
 
 def catches(pid: int, number: int) -> bool:

@@ -139,13 +139,36 @@ def test_an_upgrade_is_a_signal_to_whoever_understands_it(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("", "invalid literal"), ("4194304", "No such process"), (None, "No such file")]
+    ("text", "why"),
+    [
+        ("", "'' is not the id of a process"),
+        ("1_2", "'1_2' is not the id of a process"),
+        ("\xe4", "is not the id of a process"),
+        ("4194304", "No such process"),
+        (None, "No such file"),
+    ],
 )
 def test_an_upgrade_of_nothing(folder: Path, text: str | None, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     if text is not None:
         (folder / "gw.pid").write_text(text)
     assert run("upgrade", "--pidfile", "gw.pid") == (1, "")
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "-4711", "99999999999999999999"])
+def test_an_upgrade_is_never_for_more_than_one_process(
+    folder: Path, number: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kill(pid: int, number: int) -> None:
+        raise AssertionError(f"kill({pid}, {number})")  # 0 would be this process's group, -1 everybody
+
+    monkeypatch.setattr(os, "kill", kill)
+    (folder / "gw.pid").write_text(number)
+    assert run("upgrade", "--pidfile", "gw.pid") == (1, "")
+    assert f"{number!r} is not the id of a process" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["upgrade", f"--pid={number}"])
+    assert ended.value.code == 2
 
 
 def test_python_dash_m(folder: Path) -> None:
