@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SUITES = $(shell grep -rlE '^class .*SynchronousTestCase' --include='test_*.py' --exclude=test_clean.py tests | sort)
 # What pytest does by itself: helpers are found beside the tests that use them.
 empty :=
-HELPERS = tests:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
+HELPERS = tests:bench:$(subst $(empty) $(empty),:,$(sort $(dir $(SUITES))))
 
 # command:package of what the benches put beside the gateway, or look at it with.
 RIVALS := nginx:nginx-light haproxy:haproxy wrk:wrk h2load:nghttp2-client strace:strace valgrind:valgrind perf:linux-perf

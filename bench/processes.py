@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,31 @@ MIB = 1 << 20
 PAGE = os.sysconf("SC_PAGESIZE")
 
 
+def _places() -> Iterator[int]:
+    """
+    Ports that the kernel gives to nobody by itself, be it for a connection or for port 0, in no order, over and over.
+    Where it leaves none for that, all but the well-known.  Not by what tests seed: several run at a time.
+    """
+    range_ = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    low, high = map(int, range_.read_text().split()) if range_.exists() else (32768, 60999)
+    ports = [port for port in range(10_000, 65_536) if not low <= port <= high] or list(range(10_000, 65_536))
+    random.SystemRandom().shuffle(ports)
+    return cycle(ports)
+
+
+_free = _places()
+
+
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    A TCP port of loopback that nobody listens on, nor gets by chance before whoever asked for it does: the kernel gives
+    it to nobody, and this process does not for long.
+    """
+    for port in _free:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("cycles have no end")
 
 
 def binary(name: str) -> str | None:

@@ -20,29 +20,24 @@ from pathlib import Path
 
 import pytest
 
-READY = 15.0
-"""Seconds within which a program must listen."""
+import processes
+
+READY = 30.0
+"""Seconds within which a program must listen: a lot, since the machine may be busy with something else."""
 STOP = 5.0
 """Seconds between asking a program to end and making it."""
 
 
-_given: set[int] = set()
-
-
 def free_port() -> int:
     """
-    A TCP port of 127.0.0.1 that nobody listens on right now, and that was given to nobody in this run, nor will be by
-    another process of pytest-xdist, each of which has ports of its own.
+    As that of the benches, and one that will be given to no test in another process of pytest-xdist: each of these has
+    ports of its own.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given and (port >> 1) % workers == worker:  # the kernel likes odd ones better
-            _given.add(port)
-            return port
+    while (port := processes.free_port()) % workers != worker:
+        pass
+    return port
 
 
 def need(command: str) -> str:
