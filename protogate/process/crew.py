@@ -106,6 +106,8 @@ class Crew:
         """
         self.order, self._given = order, given
         for child in found:
+            if child.gone:  # it ended while nobody looked
+                continue
             self._took[child] = order
             if child.leaving:
                 self._dismiss(child)
@@ -250,14 +252,14 @@ class Crew:
         answers: Any = await DeferredList(
             [child.prepare(order, given(child.slot)) for child in fresh], consumeErrors=True
         )
-        failures = [(child, answer) for child, (done, answer) in zip(fresh, answers, strict=True) if not done]
+        failures = [
+            f"{child}: {'it ended' if done else answer.getErrorMessage() or 'it ended'}"
+            for child, (done, answer) in zip(fresh, answers, strict=True)
+            if child.gone or not done
+        ]
         if failures or self._stopping:
             self._withdraw(fresh)
-            why = "the gateway stops"
-            if failures:
-                child, failure = failures[0]
-                why = f"{child}: {failure.getErrorMessage() or 'it ended'}"
-            raise Refused(why)
+            raise Refused("the gateway stops" if self._stopping else failures[0])
         before, self.order, self._given = self.slots, order, given
         for child in before.values():
             child.leaving = True
@@ -272,9 +274,10 @@ class Crew:
     def _withdraw(self, children: Iterable[Child]) -> None:
         """These are not wanted after all."""
         for child in children:
-            self.others.add(child)
-            child.leaving = True
-            child.kill(signal.SIGTERM)
+            if not child.gone:  # else nobody would ever say so again
+                self.others.add(child)
+                child.leaving = True
+                child.kill(signal.SIGTERM)
 
     def _dismiss(self, child: Child) -> Deferred[Any]:
         """Have one leave, as soon as its requests have ended; fires when it accepts nothing any more."""

@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from twisted.application.service import Service
@@ -139,6 +140,10 @@ class Supervisor(Service):
         if self._state is not None:
             self.crew.start(now.order, now.given, [self._child(begun) for begun in self._state.children])
             self._reactor.callWhenRunning(upgrade.begun)
+            # Operators and the service manager wait for no new worker: it may take its time, or never serve.
+            with suppress(ConfigError):  # _renew() tells of it
+                self.admin.take(self.admin.open(self.draft.config.admin))
+            self._notify.watch(self._reactor)
             self._one.run(Deferred.fromCoroutine, self._renew()).addErrback(self._trouble)
             return
         tell_addresses(self.addresses)
@@ -316,7 +321,13 @@ class Supervisor(Service):
             except Refused:
                 self._shut(opened)
                 raise
+            if not self.running:
+                self._shut(opened)
+                return
         except (ConfigFaults, Refused) as why:
+            if not self.running:
+                _log.info("the upgrade is given up: the gateway stops")
+                return
             self.counters.count("upgrade_failed")
             _log.error("no upgrade, the workers that were there go on: {why}", why=why)
         else:
@@ -325,7 +336,6 @@ class Supervisor(Service):
             tell_addresses(self.addresses)
             _log.info("upgrade: {number} workers with the new code serve", number=len(self.crew.serving))
         self._notify.ready()
-        self._notify.watch(self._reactor)
 
     def _before(self, state: State) -> Order:
         """The configuration under which those serve who were there before."""

@@ -377,6 +377,23 @@ def test_new_ones_that_cannot_serve_leave_the_old_ones_as_they_are(world: World,
     assert world.crew.order is not None
     assert world.crew.order.text == b"one"
     assert world.counted == []
+    told: list[str] = []
+    world.crew.stop().addCallback(lambda _: told.append("ended"))
+    for child in old:
+        child.end()
+    assert told == ["ended"], "nobody waits for those who were gone by then"
+
+
+def test_one_that_ends_behind_its_answer_is_no_success(world: World) -> None:
+    world.start(2)
+    result = world.renew("two")
+    old, new = world.hired[:2], world.hired[2:]
+    new[0].prepared.callback(None)
+    new[0].end()
+    new[1].prepared.callback(None)
+    assert result.why == "worker 0 (pid 2): it ended"
+    assert new[1].asked[-1] == "SIGTERM"
+    assert world.crew.serving == old
 
 
 def test_new_ones_that_cannot_be_started_change_nothing(world: World) -> None:
@@ -412,6 +429,15 @@ def test_who_was_there_before_goes_on_and_who_was_leaving_leaves(world: World) -
     assert world.crew.serving == found[:2]
     assert found[2].asked == ["drain"]
     assert set(world.crew.release()) == set(found)
+
+
+def test_who_ended_while_one_program_became_the_other_is_replaced(world: World) -> None:
+    found = [Child(world.crew, slot, 90 + slot, 0.0) for slot in (0, 1)]
+    found[0].serving, found[1].gone = True, True
+    world.crew.start(order("one"), given("one"), found)  # type: ignore[arg-type]
+    assert [child.slot for child in world.hired] == [1]
+    world.hired[0].serve()
+    assert world.crew.serving == [found[0], world.hired[0]]
 
 
 def test_a_stop_tells_when_nobody_is_left(world: World) -> None:
@@ -457,6 +483,20 @@ def test_a_stop_ends_who_would_have_come(world: World) -> None:
     assert [child.asked[-1] for child in world.hired] == ["drain", "SIGTERM"]
     for child in world.hired:
         child.end()
+    assert told == ["ended"]
+
+
+def test_a_stop_in_an_upgrade_is_over_whoever_ends_last(world: World) -> None:
+    world.start(2)
+    result = world.renew("two")
+    old, new = world.hired[:2], world.hired[2:]
+    told: list[str] = []
+    world.crew.stop().addCallback(lambda _: told.append("ended"))
+    for child in (new[1], old[1], new[0]):
+        child.end("signal SIGTERM")
+    assert result.why == "the gateway stops"
+    assert told == []
+    old[0].end("exit status 0")
     assert told == ["ended"]
 
 

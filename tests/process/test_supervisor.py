@@ -21,6 +21,7 @@ from protogate.process import supervisor as module
 from protogate.process.channel import Refused
 from protogate.process.child import Begun, Order
 from protogate.process.draft import draft
+from protogate.process.notify import Notify
 from protogate.process.supervisor import Supervisor
 from protogate.process.upgrade import Begin, State
 from protogate.process.whole import Whole
@@ -292,11 +293,50 @@ async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: 
         assert ("accessLog.file: cannot be opened" if fault == "file" else "worker 0: a bug") in why
         assert after.crew.serving == found
         assert set(after.addresses) == {"web"}
+        assert after.admin.host is not None
     else:
         assert "upgrade: 2 workers with the new code serve" in told
         assert set(after.addresses) == {"web", "more"}
         assert [child.asked[-1] for child in found] == ["drain", "drain"]
     await after.stopService()
+    await before.stopService()
+
+
+class Told(Notify):
+    """What the service manager is told."""
+
+    def __init__(self) -> None:
+        super().__init__("@nobody", 10.0)
+        self.said: list[str] = []
+
+    def _send(self, *lines: str) -> None:
+        self.said.append(lines[0])
+
+
+@pytest_twisted.ensureDeferred
+async def test_nobody_waits_for_new_workers_but_the_old_ones(world: World) -> None:
+    before = world.make(begin=Begin(twistd=False))
+    before.startService()
+    state = before._left(Begin(twistd=False))
+    for each in state.sockets:
+        each.descriptors = [os.dup(number) for number in each.descriptors]
+    assert state.log is not None
+    state.log = state.log[0], os.dup(state.log[1])
+    state.children = [Begun(1, 0, 0.0, 0, 0, serving=True), Begun(2, 1, 0.0, 0, 0, serving=True)]
+    notify = Told()
+    after = world.make(state, notify=notify)
+    after.waits = True
+    after.startService()
+    assert len(after.hired) == 4
+    assert after.admin.host is not None, "operators are answered"
+    assert Whole(after).unready() == ""
+    assert notify.said == ["WATCHDOG=1"]
+    with capturedLogs() as captured:
+        await after.stopService()
+    assert after.admin.host is None
+    assert notify.said == ["WATCHDOG=1", "STOPPING=1"]
+    assert "upgrade_failed" not in after.counters.counts
+    assert not [event for event in captured if event["log_level"].name == "error"]
     await before.stopService()
 
 
