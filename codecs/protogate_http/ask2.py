@@ -70,6 +70,12 @@ class Ask(Calling, Stream):
         if not self.tunnel:
             self.link.leaving.append(self)
 
+    def whole(self, now: float) -> None:
+        """The last byte was flushed."""
+        self.flushed = now
+        if self.ledger is not None:
+            self.ledger.sent = now
+
     def write(self, data: bytes) -> None:
         self.send(data)
 

@@ -22,7 +22,7 @@ from protogate.body import Body
 from protogate.clocks import download
 from protogate.connection import specialised
 from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase, departed, timeout
-from protogate.halves import OPEN, Half
+from protogate.halves import ENDED, OPEN, Half
 from protogate.interfaces import IClientConnection
 from protogate.message import CONNECT, Request, Response
 from protogate.pings import Pings
@@ -177,6 +177,8 @@ class Client(Link):
         if stream is None or stream.request is None:
             return
         stream.heard = self.heard
+        if not stream.flushed and stream.writing == ENDED and not self.queued(stream):
+            stream.whole(stream.moved)  # nobody had told yet
         request, ends = stream.request, event.end_stream
         stream.came = ends
         try:
@@ -326,7 +328,7 @@ class Client(Link):
         if stall and self.stalled(now) >= stall:
             self.context.count("upstream_stall_timeout")
             return self._leave_it(timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
-        left = self.look() if self.unsent() else inf
+        left = min(self.flushes(), self.look() if self.unsent() else inf)
         ping = self.options.ping
         if ping and self.streams:
             left = min(left, self._alive(now, ping))

@@ -51,6 +51,8 @@ PADDING: Final = 256
 """Bytes of a frame that are none of its content, at most."""
 SLACK: Final = 1 << 20
 """Bytes that a peer which takes nothing may send beyond what it has windows for."""
+MOST_LOOKS: Final = 5
+"""How often the time between two looks at what is not flushed is doubled."""
 
 
 _handlers: Final[dict[type, dict[type, Callable[[Any, Any], None] | None]]] = {}
@@ -96,6 +98,7 @@ class Link(Connection):
         self.late_ones: list[Stream] = []
         self.leaving: list[Ask] = []
         self._new: list[Stream] = []
+        self._looks = 0  # in vain, at whether what `leaving` waits for is flushed
         self._asked = False  # pull() is to be called …
         self._batches = False  # … when the turn is over, rather than at once
         self._reading = self._pulling = False
@@ -332,6 +335,8 @@ class Link(Connection):
         while self._corks == 1 and self._asked and not self._batches and not self._pulling:
             self.pull()  # what this wakes may ask for more
         super().uncork()
+        if self.leaving and not (self._hears or self._corks or self._waiting):
+            self.flushed(not self.unsent())
 
     def pull(self) -> None:
         """Take out of the engine what may be sent."""
@@ -355,8 +360,6 @@ class Link(Connection):
         finally:
             self._pulling = False
             self.uncork()
-        if self.leaving and not self._hears and not self._waiting:
-            self.flushed(not self.unsent())
 
     def _give_up(self) -> None:
         late, self.late_ones = self.late_ones, []
@@ -417,20 +420,36 @@ class Link(Connection):
     def flushed(self, whole: bool) -> None:
         if not self.leaving:
             return
-        taken = whole and not self._size
+        taken = whole and not (self._size or self._asked or self.full)  # … nor anything that pull() did not take out
         now, still = self.now(), []
         for ask in self.leaving:
-            if ask.writing == OPEN or self.streams.get(ask.number) is not ask:
+            if ask.flushed or ask.writing == OPEN or self.streams.get(ask.number) is not ask:
                 continue
             if not taken or (ask.given and self.queued(ask)):
                 still.append(ask)
-                continue
-            ask.flushed = now
-            if ask.ledger is not None:
-                ask.ledger.sent = now
+            else:
+                ask.whole(now)
         self.leaving = still
-        if not taken:
-            self.watch(self.look())
+        if taken:
+            self._looks = 0
+        elif still:
+            self.watch(self._soon())
+
+    def flushes(self) -> float:
+        """
+        For late(): a transport may not tell when the kernel has taken the rest, as none of TLS does.
+
+        @return: seconds until somebody must look again.
+        """
+        if not self.leaving:
+            return inf
+        self._looks += 1
+        self.flushed(not self.unsent())
+        return self._soon() if self.leaving else inf
+
+    def _soon(self) -> float:
+        """Seconds between two looks: few at first, since most requests are flushed at once."""
+        return min(self.look(), self.context.wheel.resolution * (1 << min(self._looks, MOST_LOOKS)))
 
     # What streams have the engine send; whether it took it.  Of a stream that is over it tells with its next events.
 
@@ -515,6 +534,7 @@ class Link(Connection):
         except ERRORS:
             data = b""
         self.put(_without_goaway(data) + goaway(self.newest, code, text))
+        self._fire_new()  # what is wrong behind a message does not undo it
         self.end()
         self.linger()
 
@@ -529,7 +549,7 @@ class Link(Connection):
     def end(self) -> None:
         super().end()
         self.streams, self.blocked = {}, {}
-        self.late_ones, self.leaving, self._new = [], [], []
+        self.late_ones, self.leaving, self._new, self._looks = [], [], [], 0
         self._resets.clear()
 
     def spend(self, kind: int) -> None:

@@ -193,8 +193,8 @@ class Stream:
             self.mismatch()
             return
         link = self.link
-        link.finish(self.number, trailing(trailers, link.context.count) if trailers else None)
         self.sent()
+        link.finish(self.number, trailing(trailers, link.context.count) if trailers else None)
 
     def mismatch(self) -> None:
         """A body that is not as long as it said (a faulty module): the peer must not take it for complete."""
@@ -206,7 +206,7 @@ class Stream:
         self.abort(Abort("a body was not as long as it said", GATEWAY, 500))
 
     def sent(self) -> None:
-        """The last byte of the message is with the engine."""
+        """The last byte of the message goes to the engine, in this very turn."""
 
     # -- ends
 

@@ -158,6 +158,8 @@ class Secured(Transport):
             self._refuse(Failure(_LEFT))
         else:
             result.writelines(())  # send what the handshake left, which would count as not taken by the kernel
+            # Else it would write when the turn is over, after flushed(), and hold 64 KiB without a word.
+            self._raw.set_write_buffer_limits(0, 0)
             super().connection_made(result)
 
     def _refuse(self, reason: Failure) -> None:

@@ -59,7 +59,7 @@ class Transport:
     @ivar reactor: the L{protogate.reactor.uv.UVReactor} that it belongs to.
     @ivar bufferSize: a streaming producer is paused when more bytes than that are L{unsent}.
     @ivar flushed: if given, called at the end of each turn with something to send, and when the kernel has taken the
-        rest: with whether nothing is L{unsent} now.
+        rest (with TLS, not always): with whether nothing is L{unsent} now.
     @ivar connected: until uvloop says that it is over.
     @ivar disconnected: the protocol was told.
     """
@@ -247,7 +247,7 @@ class Transport:
                 self._send()
             if self.flushed is not None:
                 try:
-                    self.flushed(not self._blocked)
+                    self.flushed(not (self._blocked or (self._elsewhere and self.unsent())))
                 except Exception:
                     self.fail("flushed")
             if self.streamingProducer and not (self.producerPaused or self.disconnecting or self._half):

@@ -99,6 +99,31 @@ async def test_a_protocol_is_connected_when_everything_is_negotiated(reactor: UV
 
 
 @on_uv
+async def test_who_wants_to_know_is_told_when_the_kernel_has_it(reactor: UVReactor) -> None:
+    server, client = Recorder(), Recorder()
+    await secure(reactor, server, client)
+    told: list[tuple[bool, bool]] = []
+    transport = client.transport
+    transport.flushed = lambda whole: told.append((whole, transport.unsent() == 0))
+    transport.write(b"x")
+    transport.write(b"y")
+    assert told == []
+    await sleep(reactor)
+    assert told == [(True, True)]
+    server.transport.pauseProducing()
+    while told[-1][0]:
+        transport.write(MEGABYTE[:1000])  # so little that nothing waits above the socket when that is full
+        await sleep(reactor)
+    assert told[-1] == (False, False)
+    server.transport.resumeProducing()
+    await until(reactor, lambda: transport.unsent() == 0)
+    transport.write(b"z")
+    await sleep(reactor)
+    assert set(told) == {(True, True), (False, False)}
+    assert told[-1] == (True, True)
+
+
+@on_uv
 async def test_no_protocol_in_common_is_none(reactor: UVReactor) -> None:
     server, client = Listening(), Listening()
     await secure(reactor, server, client, trust=certificates.client(alpn=()))
