@@ -24,11 +24,12 @@ class Signals:
     @param reactor: runs what a signal leads to, by C{callFromThread}, which a handler may call.
     """
 
-    __slots__ = ("_asked", "_before", "_hurry", "_reactor")
+    __slots__ = ("_asked", "_before", "_early", "_hurry", "_reactor")
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._before: dict[int, Any] = {}
+        self._early = False  # SIGTERM came before the reactor ran
         self._asked = False  # by a signal: then the process ends, and Twisted's handlers are of no more use
         self._hurry: Callable[[], object] | None = None
 
@@ -38,6 +39,7 @@ class Signals:
             self._take(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
             if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:  # which would end the process
                 self._take(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(upgrade))
+            self._take(signal.SIGTERM, self._keep)
             self._reactor.callWhenRunning(self._stand_before)  # Twisted's handlers are there by then
 
     def drain(self, hurry: Callable[[], object]) -> None:
@@ -56,10 +58,18 @@ class Signals:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _keep(self, number: int, frame: object) -> None:
+        """SIGTERM, too early."""
+        self._early = True
+
     def _stand_before(self) -> None:
         if self._before:
+            if signal.getsignal(signal.SIGTERM) != self._keep:  # it is Twisted's, as it mostly is
+                del self._before[signal.SIGTERM]
             self._take(signal.SIGTERM, self._heard)
             self._take(signal.SIGINT, self._heard)
+            if self._early:
+                self._heard(signal.SIGTERM, None)
 
     def _heard(self, number: int, frame: object) -> None:
         """SIGTERM or SIGINT.  Twisted must hear of the first only: to stop twice is an error to it."""

@@ -134,6 +134,28 @@ def test_when_the_process_goes_on_all_is_as_before(process: Process, signals: Si
     assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT", "the end"]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_is_asked_to_stop_before_the_reactor_runs_stops_when_it_does(process: Process, times: int) -> None:
+    signals = Signals(process)
+    signals.serve(lambda: None, lambda: None)
+    for _ in range(times):
+        process.kill(signal.SIGTERM)
+    assert process.heard == []
+    process.handlers[signal.SIGTERM] = lambda number, frame: process.heard.append("Twisted")
+    process.run()
+    assert process.heard == ["Twisted"]
+    process.kill(signal.SIGTERM)
+    assert process.heard == ["Twisted"]
+
+
+def test_what_was_there_before_the_reactor_ran_hears_of_it_where_twisted_takes_nothing(process: Process) -> None:
+    signals = Signals(process)
+    signals.serve(lambda: None, lambda: None)
+    process.kill(signal.SIGTERM)
+    process.run()
+    assert process.heard == ["SIGTERM"]
+
+
 def test_what_is_stopped_before_the_reactor_runs_takes_nothing_any_more(process: Process) -> None:
     signals = Signals(process)
     signals.serve(lambda: None, lambda: None)
