@@ -41,10 +41,11 @@ class Template:
         (a header, a cookie, the path) goes out as those bytes; other text as UTF-8.
     """
 
-    __slots__ = ("_runs", "header", "text")
+    __slots__ = ("_parts", "_runs", "header", "text")
 
     def __init__(self, text: str, parts: list[str | Code]) -> None:
         self.text = text
+        self._parts = parts
         self._runs = tuple(part if isinstance(part, str) else part.closure for part in parts)
         self.header: Callable[[Exchange], bytes] = _header(parts)
 
@@ -55,42 +56,54 @@ class Template:
         """The text for this exchange."""
         return "".join([part if part.__class__ is str else part(exchange) for part in self._runs])  # type: ignore[operator]
 
+    def exact(self) -> Callable[[Exchange], bytes]:
+        """As C{header}, but the value is empty where a control character would have to be dropped of it."""
+        return _header(self._parts, _exactly)
+
     def escaped(self, exchange: Exchange, escape: Callable[[str], str]) -> str:
         """The text for this exchange, where what differs from exchange to exchange is escaped."""
         return "".join([part if isinstance(part, str) else escape(part(exchange)) for part in self._runs])
-
-
-def _header(parts: list[str | Code]) -> Callable[[Exchange], bytes]:
-    """One closure, decided at load: mostly there is one part, nothing to join, and little to be careful about."""
-    code = parts[0]
-    if len(parts) == 1 and not isinstance(code, str):
-        if code.plain:
-            return octets(code)
-        if code.raw is not None or code.latin:
-            raw = octets(code)
-            return lambda exchange: _clean(raw(exchange))
-        run = code.closure
-        return lambda exchange: encode(run(exchange))
-    every = tuple(part.encode() if isinstance(part, str) else octets(part) for part in parts)
-    return lambda exchange: _clean(
-        b"".join([part if part.__class__ is bytes else part(exchange) for part in every])  # type: ignore[operator]
-    )
-
-
-def encode(text: str) -> bytes:
-    """
-    The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and
-    without white space around it.
-    """
-    if text.isprintable():  # as nearly every text is: there is none in it
-        return text.strip(" ").encode()
-    return _clean(text.encode("utf-8", "replace"))
 
 
 def _clean(value: bytes) -> bytes:
     if value.translate(_KEPT) == value and value[:1] != b" " and value[-1:] != b" ":
         return value  # most are, and that costs a quarter
     return value.translate(None, _CONTROLS).strip(b" ")
+
+
+def _exactly(value: bytes) -> bytes:
+    return value.strip(b" ") if len(value.translate(None, _CONTROLS)) == len(value) else b""
+
+
+def _header(parts: list[str | Code], clean: Callable[[bytes], bytes] = _clean) -> Callable[[Exchange], bytes]:
+    """
+    One closure, decided at load: mostly there is one part, nothing to join, and little to be careful about.
+
+    @param clean: makes a value of any bytes.
+    """
+    code = parts[0]
+    if len(parts) == 1 and not isinstance(code, str):
+        if code.plain:
+            return octets(code)
+        if code.raw is not None or code.latin:
+            raw = octets(code)
+            return lambda exchange: clean(raw(exchange))
+        run = code.closure
+        return lambda exchange: encode(run(exchange), clean)
+    every = tuple(part.encode() if isinstance(part, str) else octets(part) for part in parts)
+    return lambda exchange: clean(
+        b"".join([part if part.__class__ is bytes else part(exchange) for part in every])  # type: ignore[operator]
+    )
+
+
+def encode(text: str, clean: Callable[[bytes], bytes] = _clean) -> bytes:
+    """
+    The value of a header field: UTF-8, without control characters (CR, LF and NUL among them: RFC 9110, 5.5) and
+    without white space around it.
+    """
+    if text.isprintable():  # as nearly every text is: there is none in it
+        return text.strip(" ").encode()
+    return clean(text.encode("utf-8", "replace"))
 
 
 def compile(text: str, *, response: bool = False) -> str | Template:  # noqa: A001

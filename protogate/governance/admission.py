@@ -86,7 +86,7 @@ class Admission:
         return cls(
             name,
             challenge,
-            Fields(lines) if lines else None,
+            Fields(lines, exact=True) if lines else None,
             reader.flag("optional"),
             reader.flag("keepCredential"),
         )

@@ -30,21 +30,23 @@ class Fields:
 
     __slots__ = ("names", "of", "single")
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[Line], exact: bool = False) -> None:
+        """@param exact: what a template gives is empty, rather than shortened, where no field can hold it."""
         self.names = frozenset([name for name, _, _ in lines])
         self.single = len(self.names) == len(lines)
-        self.of: Callable[[Exchange], list[Field]] = _writer(lines)
+        self.of: Callable[[Exchange], list[Field]] = _writer(lines, exact)
 
 
-def _writer(lines: list[Line]) -> Callable[[Exchange], list[Field]]:
+def _writer(lines: list[Line], exact: bool) -> Callable[[Exchange], list[Field]]:
     if all(template is None for _, _, template in lines):
         constant = [(name, value) for name, value, _ in lines]
         return lambda exchange: constant
-    if len(lines) == 1:
-        one, _, template = lines[0]
-        assert template is not None
-        header = template.header
-        return lambda exchange: [(one, header(exchange))]
-    return lambda exchange: [
-        (name, value if template is None else template.header(exchange)) for name, value, template in lines
+    made = [
+        (name, value, None if template is None else template.exact() if exact else template.header)
+        for name, value, template in lines
     ]
+    if len(made) == 1:
+        one, _, only = made[0]
+        assert only is not None
+        return lambda exchange: [(one, only(exchange))]
+    return lambda exchange: [(name, value if make is None else make(exchange)) for name, value, make in made]

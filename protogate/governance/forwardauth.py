@@ -6,6 +6,7 @@ Rules
   to the question: nobody is let in for that.
 - The service is sent what the file says, and never the content.
 - What the service says about who asks nobody else can say: its fields are taken out of what clients send.
+- What it is sent has one reading: a field by which it may tell who asks stands there once, or the request is refused.
 - Verdicts are remembered only under a key that the file gives: what they depend on nobody here can know.
 """
 
@@ -27,6 +28,7 @@ from protogate.governance.asking import Answer, Question, ask
 from protogate.governance.fields import Fields
 from protogate.governance.params import CONNECTION, FRAMING, Params
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
+from protogate.identity import place
 from protogate.identity.identity import Identity
 from protogate.identity.memo import Memo
 from protogate.interfaces import ILiveModule, IModuleFactory, IReservingModule
@@ -47,6 +49,11 @@ REMEMBERED: Final = 10_000
 """Verdicts that are remembered, good ones and bad ones each."""
 _OWN: Final = frozenset((b"authorization", b"cookie"))
 """Fields that clients need to send whatever the service makes of them."""
+_LISTS: Final = frozenset(
+    b"accept accept-charset accept-encoding accept-language cache-control cookie forwarded if-match if-none-match link "
+    b"pragma prefer te trailer via warning".split()
+)
+"""Fields that are lists, in one line or several (RFC 9110, 5.3)."""
 _NEVER: Final = frozenset((b"date", b"via", b"server", b"connection", b"content-length"))
 
 
@@ -115,6 +122,7 @@ class ForwardAuth:
     ) -> None:
         self._question, self._method, self._seconds = question, method, seconds
         self._send, self._more, self._take, self._give, self._user = send, more, take, give, user
+        self._once = (_OWN if send is None else send) - _LISTS
         self._memory, self.warnings = memory, warnings
         self._admission = Admission("forwardAuth", b"")
         self._memo: Memo[Verdict] | None = None
@@ -140,6 +148,11 @@ class ForwardAuth:
         means, memo, memory = self._means, self._memo, self._memory
         if means is None or memo is None:
             raise self._admission.unable("it has not begun yet")
+        once = self._once
+        seen = [name for name, _ in exchange.request.headers if name in once]
+        if len(seen) > 1 and len(seen) > len(set(seen)):
+            name = next(name for name in seen if seen.count(name) > 1)
+            raise place.twice(f"the field {name.decode('ascii')}")
         key = b"" if memory is None else _key(memory.key, exchange)
         if key:
             known = memo.known(key)
@@ -162,6 +175,10 @@ class ForwardAuth:
         method, authority, target = exchange.line
         told = [field for field in request.headers if send is None or field[0] in send]
         told = [field for field in told if not field[0].startswith(b"x-forwarded-")]
+        crumbs = [value for name, value in told if name == b"cookie"]
+        if len(crumbs) > 1:  # one line for those who read only one (RFC 9113, 8.2.3)
+            told = [field for field in told if field[0] != b"cookie"]
+            told.append((b"cookie", b"; ".join(crumbs)))
         told += self._more.of(exchange)
         told += [
             (b"x-forwarded-method", method),

@@ -173,11 +173,10 @@ class JwtAuth:
             raise self._admission.refusal(str(refused), refused.detail, ', error="invalid_token"') from None
         self._count("token_verified")
         identity = Identity("", "jwt", token.claims)
-        identity.user = identity.text(self._user)
+        identity.user = identity.named(self._user)
         if not identity.user:
-            raise self._admission.refusal(
-                f"it has no claim {self._user}", "the token is not valid", ', error="invalid_token"'
-            )
+            why = f"it has no claim {self._user}, or one that is no name"
+            raise self._admission.refusal(why, "the token is not valid", ', error="invalid_token"')
         self._memo.keep(text, identity, end - now)
         return identity
 

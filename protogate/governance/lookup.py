@@ -20,7 +20,7 @@ from protogate.governance.params import Params
 from protogate.governance.redis import Redis, RedisGone
 from protogate.governance.redissettings import RedisSettings
 from protogate.identity import strictjson
-from protogate.identity.identity import Identity
+from protogate.identity.identity import Identity, certain
 from protogate.identity.memo import Memo
 
 if TYPE_CHECKING:
@@ -142,8 +142,11 @@ class Lookup:
         elif self._form == "json" or (self._form == "auto" and value.startswith(b"{")):
             identity = Identity("", self._scheme, strictjson.mapping(value))
         else:
-            return Identity(value.decode("utf-8"), self._scheme)
-        identity.user = identity.text(self._user)
-        if not identity.user:
-            raise ValueError(f"there is no {self._user} in it")
+            return Identity(self._named(value.decode("utf-8")), self._scheme)
+        identity.user = self._named(identity.named(self._user))
         return identity
+
+    def _named(self, name: str) -> str:
+        if not name or not certain(name):
+            raise ValueError(f"there is no {self._user} in it, or one that is no name")
+        return name

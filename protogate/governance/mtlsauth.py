@@ -20,7 +20,7 @@ from protogate.errors import ConfigError
 from protogate.governance.admission import COMMON, Admission
 from protogate.governance.params import Params, shown
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
-from protogate.identity.identity import Identity
+from protogate.identity.identity import Identity, certain
 from protogate.interfaces import IModuleFactory, IReservingModule
 from protogate.tls.session import Certificate
 
@@ -75,8 +75,9 @@ class MtlsAuth:
         if self._tests and not any(all(test(certificate) for test in tests) for tests in self._tests):
             raise self._admission.forbidden(f"no rule allows {certificate.subject or certificate.fingerprint}")
         name = _name(certificate, self._user)
-        if not name:
-            raise self._admission.forbidden(f"its certificate has no {self._user}: {certificate.fingerprint}")
+        if not name or not certain(name):
+            why = f"its certificate has no {self._user}, or one that is no name: {certificate.fingerprint}"
+            raise self._admission.forbidden(why)
         claims = {
             "subject": certificate.subject,
             "issuer": certificate.issuer,

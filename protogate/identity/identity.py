@@ -5,16 +5,24 @@ Rules
 - Only a module that verified something makes one.  A module that finds another later puts its own in the place of it.
 - Claims are what the issuer said, as JSON has it.  Whoever reads one as a text or as a list gets what is unambiguous:
   an object is never flattened into words that somebody could take for others.
+- A name that has to be changed to be told (C{"ad\\nmin"} in a field is C{admin}) is nobody's name.
 - It holds no secret: it is named in records, conditions and templates.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 NOTHING: Final[Mapping[str, Any]] = {}
+_control: Final = re.compile(r"[\x00-\x1f\x7f]").search
+
+
+def certain(name: str) -> bool:
+    """Whether a name is the same everywhere: in a field of a request, in a line of a log, in a comparison."""
+    return name == name.strip() and (name.isprintable() or _control(name) is None)
 
 
 class Identity:
@@ -42,6 +50,17 @@ class Identity:
                 return None
             found = found.get(step)
         return found
+
+    def named(self, name: str) -> str:
+        """
+        A claim as the name of somebody: a text or a whole number.  Empty where it is anything else, or a text that
+        somebody could take for another one: with control characters, which no field of a request can hold, or with
+        white space around it.
+        """
+        value = self.claim(name)
+        if isinstance(value, str):
+            return value if certain(value) else ""
+        return str(value) if type(value) is int else ""
 
     def text(self, name: str) -> str:
         """

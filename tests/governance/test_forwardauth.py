@@ -93,6 +93,22 @@ class Contract(ModuleContract, SynchronousTestCase):
         return FakeMeans({ORIGIN: service, "auth": service})
 
 
+@pytest.mark.parametrize(("send", "field"), [("x-token", b"x-token"), ("*", b"authorization")])
+def test_a_field_that_says_who_it_is_stands_there_once(send, field):
+    scene = Scene(ok(), send=send, remember={"key": template("${request.cookies['sid']}")})
+    known = (b"cookie", b"sid=7")
+    assert scene.ask(exchange(headers=[known, (field, b"good")])) is not None
+    abort = scene.ask(exchange(headers=[known, (field, b"good"), (field, b"bad")]))
+    assert (abort.status, abort.reason) == (400, f"more than one credential: the field {field.decode()}")
+    assert len(scene.service.requests) == 1
+
+
+def test_what_is_a_list_may_have_several_lines():
+    scene = Scene(ok(), send=["accept", "via"])
+    made = exchange(headers=[(b"accept", b"a/b"), (b"accept", b"c/d"), (b"x-other", b"1"), (b"x-other", b"2")])
+    assert scene.ask(made) is made
+
+
 def test_the_service_is_told_what_is_asked_and_never_the_content():
     scene = Scene(ok(), headers={"x-gateway": "edge", "x-tenant": template("${request.headers['x-t']}")})
     made = exchange(
@@ -122,8 +138,7 @@ def test_the_service_is_told_what_is_asked_and_never_the_content():
     )
     assert sorted(request.headers) == [
         (b"authorization", b"Bearer x"),
-        (b"cookie", b"a=1"),
-        (b"cookie", b"b=2"),
+        (b"cookie", b"a=1; b=2"),
         (b"x-forwarded-for", b"192.0.2.7"),
         (b"x-forwarded-host", b"Shop.test:8080"),
         (b"x-forwarded-method", b"POST"),

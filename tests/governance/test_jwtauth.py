@@ -176,8 +176,27 @@ def test_the_name_may_be_another_claim_and_must_be_there():
     scene = Scene(user="account.name")
     assert scene.ask(token(account={"name": "al"})).identity.user == "al"
     abort = scene.ask(token())
-    assert (abort.status, abort.reason) == (401, "jwtAuth: it has no claim account.name")
+    assert (abort.status, abort.reason) == (401, "jwtAuth: it has no claim account.name, or one that is no name")
     assert Scene().ask(token(sub=None)).status == 401
+
+
+@pytest.mark.parametrize("sub", [["alice"], {"name": "alice"}, True, "", "ad\r\nmin", "ad\0min", " alice", "alice\n"])
+def test_what_would_be_told_as_another_name_is_none(sub):
+    assert Scene().ask(token(sub=sub)).status == 401
+
+
+def test_a_claim_that_no_field_can_hold_is_not_forwarded_in_part():
+    scene = Scene(
+        forward={
+            "x-user": template("${identity.user}"),
+            "x-groups": template("${identity.claims['groups']}"),
+            "x-both": template("${identity.user}/${identity.claims['groups']}"),
+        }
+    )
+    made = scene.ask(token(sub="ålice", groups="ad\nmin"), headers=[(b"x-groups", b"root")])
+    assert made.request.headers == [(b"x-user", "ålice".encode())]
+    made = scene.ask(token(sub="7", groups=" a b "))
+    assert made.request.headers == [(b"x-user", b"7"), (b"x-groups", b"a b"), (b"x-both", b"7/ a b")]
 
 
 def test_a_token_is_verified_once_until_it_is_over(scene):

@@ -88,6 +88,15 @@ def test_a_hash_of_redis_and_a_header():
     scene.stop()
 
 
+@pytest.mark.parametrize("value", [b'{"user": ["alice"]}', b'{"user": "al\\nice"}', b"al\nice", b" alice"])
+def test_what_would_be_told_as_another_name_lets_nobody_in(value):
+    scene = store()
+    scene.server.put(b"session:odd", value)
+    assert scene.ask(with_cookie(b"odd")).status == 401
+    assert scene.counted["lookup_unreadable"] == 1
+    scene.stop()
+
+
 def test_without_a_session_one_may_pass_where_it_is_optional():
     scene = store(optional=True, login="https://id.test/")
     assert scene.ask(exchange(headers=[HTML])).identity is None

@@ -58,6 +58,22 @@ def test_a_claim_is_one_text_or_a_list(name, text, texts):
     assert (ALICE.text(name), ALICE.texts(name)) == (text, texts)
 
 
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [("sub", "alice"), ("age", "41"), ("ratio", ""), ("staff", ""), ("groups", ""), ("realm_access", ""), ("none", "")],
+)
+def test_a_name_is_a_text_or_a_whole_number(name, named):
+    assert ALICE.named(name) == named
+
+
+@given(st.text())
+def test_a_name_is_told_as_it_is_or_is_none(text):
+    named = Identity("", "jwt", {"sub": text}).named("sub")
+    assert named in ("", text)
+    if named:
+        assert template.encode(named) == text.encode("utf-8", "replace")
+
+
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8)
 
 
