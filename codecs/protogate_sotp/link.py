@@ -3,7 +3,7 @@ One connection of SOTP, from either side: which frame may come when, the credit 
 
 Rules
 - HELLO comes first, from both sides; a client does not wait for the server's, L{LEAST} holds until then.
-- All frames of a read are taken before a message is handed on.
+- All frames of a read are taken before a message is handed on.  What is wrong behind a message does not undo it.
 - A stream that is over is forgotten; what still comes for it is thrown away, but its bytes count.
 - Who makes us answer without reading our answers is no peer: L{REPLIES}.
 - There is one clock a connection (L{protogate.connection}), on the one wheel; a byte that comes costs no timer.
@@ -201,24 +201,28 @@ class Link(Connection):
         reader = self.reader
         new: list[Stream] = []
         frames, last = reader.feed(data), -1
-        for place, (kind, flags, number, payload) in enumerate(frames):
-            if kind == DATA:
-                if place != last:
-                    self.data(number, flags, payload)
-            elif kind <= RESPONSE and kind:
-                whole = None if flags else following(frames, place + 1, number)
-                stream = self.head(kind, flags, number, payload, whole)
-                if stream is not None:
-                    new.append(stream)
-                    if whole is not None and stream.state == DONE:
-                        last = place + 1
+        try:
+            for place, (kind, flags, number, payload) in enumerate(frames):
+                if kind == DATA:
+                    if place != last:
+                        self.data(number, flags, payload)
+                elif kind <= RESPONSE and kind:
+                    whole = None if flags else following(frames, place + 1, number)
+                    stream = self.head(kind, flags, number, payload, whole)
+                    if stream is not None:
+                        new.append(stream)
+                        if whole is not None and stream.state == DONE:
+                            last = place + 1
+                else:
+                    self.take(kind, flags, number, payload)
+                if self.dead:
+                    break
             else:
-                self.take(kind, flags, number, payload)
-            if self.dead:
-                break
-        else:
-            if reader.fault is not None:
-                raise reader.fault
+                if reader.fault is not None:
+                    raise reader.fault
+        except Fault:
+            self.hand_on(new)
+            raise
         self.hand_on(new)
 
     def hand_on(self, new: list[Stream]) -> None:

@@ -124,7 +124,7 @@ class Client(Link):
 
     def _headed(self, message: Response, length: int | None) -> None:
         half, fields = self.half, message.headers
-        if half.response is not None or not sound(fields):
+        if half.response is not None or not sound(fields) or not 200 <= message.status < 600:
             raise ValueError("not an answer")
         if sum(len(name) + len(value) for name, value in fields) > self.context.limits.response_headers:
             self.context.count("response_headers_too_large")

@@ -292,9 +292,7 @@ class ReplayContract(Base):
                         for error in lone.seen.errors:
                             self.assertIsInstance(error, Abort)
                             self.assertEqual(error.who, UPSTREAM)
-                        if replay == self.call:
-                            final = [head for head in lone.seen.heads if head[0] >= 200]
-                            self.assertEqual(len(final) + len(lone.seen.errors), 1, f"cut off at {at}: no answer")
+                        self.answered(replay, lone, f"cut off at {at}")
                         self.over(lone)
                 self.over(whole)
 
@@ -309,7 +307,27 @@ class ReplayContract(Base):
                         for error in lone.seen.errors:
                             self.assertIsInstance(error, Abort, f"{garbled!r}")
                         lone.lose(dice.random() < 0.5)
+                        self.answered(replay, lone, f"{garbled!r}")
                         self.over(lone)
+
+    def test_what_is_wrong_behind_a_message_does_not_undo_it(self) -> None:
+        """In the read that brought it as in the next one: a request reaches the service, and an answer who asked."""
+        for sample in self.samples():
+            for replay, data, _ in self.both(sample):
+                whole = replay(sample, [data])
+                for wrong in (b"\xff" * 300, b"\0" * 300):
+                    for pieces in ([data + wrong], [data, wrong]):
+                        lone = replay(sample, pieces)
+                        self.assertEqual(lone.seen.state(), whole.seen.state(), f"{len(pieces)} reads, {wrong[:1]!r}")
+                        self.answered(replay, lone, f"{len(pieces)} reads, {wrong[:1]!r}")
+                        self.over(lone)
+                self.over(whole)
+
+    def answered(self, replay: Callable[..., Lone], lone: Lone, where: str) -> None:
+        """Whoever asked was told how it went, once; for a connection that is over."""
+        if replay == self.call:
+            final = [head for head in lone.seen.heads if head[0] >= 200]
+            self.assertEqual(len(final) + len(lone.seen.errors), 1, where)
 
     def noise(self, dice: random.Random) -> Iterable[bytes]:
         """Bytes that mean nothing."""

@@ -255,6 +255,28 @@ def test_nothing_is_read_after_a_fault():
     end.close()
 
 
+def test_a_request_in_front_of_a_fault_in_the_same_read_is_seen_and_given_up():
+    end = greeted()
+    cancelled = []
+    end.app.answer = lambda request: Deferred(cancelled.append)
+    end.feed(frame(REQUEST, END, 1, ORDER) + frame(REQUEST, END, 2, ORDER))
+    assert len(end.app.requests) == len(cancelled) == 1
+    assert [made.reason for (made,) in end.app.closes] == ["192.0.2.1: streams have odd numbers that go up"]
+    end.close()
+
+
+@pytest.mark.parametrize("content", [frame(DATA, END, 1, b"hello"), frame(DATA, 0, 1, b"hello") + frame(DATA, END, 1)])
+def test_an_answer_in_front_of_a_fault_in_the_same_read_counts(content):
+    end = greeted("client")
+    end.call()
+    end.feed(frame(RESPONSE, 0, 1, bytes(10)) + content + b"no frame at all")
+    (response,) = end.result
+    taker = Taker(response.body)
+    assert (response.status, taker.data, taker.finished) == (200, b"hello", True)
+    assert end.end.dead
+    end.close()
+
+
 def asked(target=b"/1001/a", fields=(), body=None, upgrade=None):
     """The payload of a REQUEST."""
     method = b"GET" if upgrade else b"POST"

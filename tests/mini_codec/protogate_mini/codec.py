@@ -81,21 +81,20 @@ class Many(Connection):
         if self.dead:
             return
         self.cork()
+        batch, self.data, wrong = frames(self.data + data)
+        new: list[Any] = []  # handed on when the whole read is fed, whatever is wrong behind it
         try:
-            batch, self.data = frames(self.data + data)
-            new: list[Any] = []  # handed on when the whole read is fed
             for item in batch:
-                if self.dead:
-                    return
-                self.take(item, new)
-            for stream in new:
-                if stream.number in self.streams or stream.connection.client:
-                    self.fire(stream)
+                if not self.dead:
+                    self.take(item, new)
         except ValueError as error:
+            wrong = str(error)
+        for stream in new:
+            self.fire(stream)
+        if wrong:
             self.context.count("malformed_frame")
-            self.broken(str(error))
-        finally:
-            self.uncork()
+            self.broken(wrong)
+        self.uncork()
 
     def take(self, item: Frame, new: list[Any]) -> None:
         """One frame."""
@@ -441,7 +440,9 @@ class Mini:
         at = 0
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big") + 9
-            found, rest = frames(data[at : at + size])
+            found, rest, wrong = frames(data[at : at + size])
+            if wrong:
+                raise ValueError(f"at {at}: {wrong}")
             if rest or not found:
                 raise ValueError(f"at {at}: a frame that is cut off")
             yield f"{at}: {shown(found[0])}"

@@ -44,19 +44,19 @@ def frame(kind: int, stream: int, payload: bytes = b"") -> bytes:
     return _FRAME.pack(len(payload), kind, stream) + payload
 
 
-def frames(data: bytes) -> tuple[list[Frame], bytes]:
-    """The frames in C{data}, and what is left.  ValueError when it is none."""
+def frames(data: bytes) -> tuple[list[Frame], bytes, str]:
+    """The frames in C{data}, what is left, and what is wrong with that, if anything."""
     out, at, end = [], 0, len(data)
     while end - at >= _FRAME.size:
         size, kind, stream = _FRAME.unpack_from(data, at)
         if size > LARGEST or kind > CREDIT or not stream:
-            raise ValueError("not a frame")
+            return out, b"", "not a frame"
         start = at + _FRAME.size
         if end - start < size:
             break
         at = start + size
         out.append((kind, stream, data[start:at]))
-    return out, data[at:]
+    return out, data[at:], ""
 
 
 def pack(fields: Iterable[Field]) -> bytes:
