@@ -116,7 +116,7 @@ def last(word: str) -> str:
 
 
 def test_every_statement_is_one_that_docker_knows() -> None:
-    known = {"FROM", "COPY", "RUN", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    known = {"FROM", "ARG", "COPY", "RUN", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
     assert {name for name, _ in statements()} <= known
     assert all(re.fullmatch(r"python:3\.\d+-slim( AS \w+)?", rest) for name, rest in statements() if name == "FROM")
 
@@ -132,7 +132,7 @@ def test_the_image_runs_this_program_itself_and_not_as_root() -> None:
 
 
 def test_the_image_has_the_program_that_was_built() -> None:
-    (built,) = re.findall(r"python -m venv (\S+)", next(rest for name, rest in statements() if name == "RUN"))
+    (built,) = (found for name, rest in statements() if name == "RUN" for found in re.findall(r"-m venv (\S+)", rest))
     assert last("COPY") == f"--from=build {built} {built}"
     for program in (json.loads(last("ENTRYPOINT"))[0], health()[0]):
         assert program.startswith(f"{built}/bin/")
@@ -144,10 +144,25 @@ def test_docker_is_given_all_that_the_package_is_built_from() -> None:
     assert rules[0] == "*"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = ["pyproject.toml", project["project"]["readme"], *project["project"]["license-files"], *wheel["packages"]]
+    needed = [
+        "pyproject.toml",
+        "hatch_build.py",
+        project["project"]["readme"],
+        *project["project"]["license-files"],
+        *wheel["packages"],
+    ]
     for path in needed:
         assert f"!{path.partition('/')[0]}" in rules
         assert not any(fnmatch(path, rule.removeprefix("**/")) for rule in rules[1:] if not rule.startswith("!"))
+
+
+def test_the_image_is_built_from_extras_that_there_are_and_compiled_on_request() -> None:
+    given = dict(rest.split("=", 1) for name, rest in statements() if name == "ARG")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(given["EXTRAS"].split(",")) <= set(extras)
+    install = next(rest for name, rest in statements() if name == "RUN" and "pip install" in rest)
+    assert re.search(r'HATCH_BUILD_HOOK_ENABLE_CUSTOM="\$COMPILED" \S+/pip install \S.*"/src\[\$EXTRAS\]"$', install)
+    assert given["COMPILED"] == "", "off, as everywhere"
 
 
 def health() -> list[str]:
