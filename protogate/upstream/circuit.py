@@ -4,7 +4,8 @@ C{circuitBreaker} of an upstream: of each of its endpoints, or of all of it.
 Rules
 - An endpoint whose breaker is open gets nothing; one that is probed so many requests at a time from each process.  When
   that leaves nobody, requests are refused at once: to ask those nevertheless is what a breaker is there against.
-- Where the upstream as a whole has one, every process lets through what it says, and the leader says it.
+- Where the upstream as a whole has one, every process lets through what it says, and the leader says it.  While it is
+  probed a request is one attempt: nothing is sent again, nor a second time meanwhile.
 """
 
 from __future__ import annotations
@@ -127,8 +128,11 @@ class UpstreamBreaker:
         return answer
 
     def again(self, endpoint: Endpoint) -> bool:
-        """As L{EndpointBreakers.again}: not while it is open, which may be what that request has led to."""
-        return self.circuit.breaker.state is not State.OPEN
+        """
+        As L{EndpointBreakers.again}: not while it is open, which may be what that request has led to; nor while it is
+        probed.  A probe is one attempt: of one that failed, who leads may have to hear first.
+        """
+        return self.circuit.breaker.state in (State.CLOSED, State.RAMPING)
 
     def _probed(self, result: object) -> object:
         self.circuit.door.under -= 1

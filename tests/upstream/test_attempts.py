@@ -161,6 +161,24 @@ def test_where_nobody_is_well_it_goes_to_whom_no_breaker_keeps() -> None:
     assert len(firsts) == 3
 
 
+def test_while_an_upstream_is_probed_a_request_is_one_attempt() -> None:
+    """Nothing is sent again, whatever it says of the probe, and nothing is asked a second time meanwhile."""
+    whole = model.CircuitBreaker(scope="upstream", consecutive=1, error_ratio=0, open=model.Seconds(1))
+    bench = hedging(upstream_={"circuit_breaker": whole, "retry": model.Retry(on=("timeout",), statuses="404")})
+    _, early = bench.ask(b"POST")
+    bench.cluster.ended(bench.cluster.endpoints[0], FAILED, 0.0)
+    bench.time.pass_by(1.2)
+    _, probe = bench.ask()
+    bench.time.pass_by(0.5)
+    assert len(busy(bench)) == 2, "the probe is not asked twice"
+    busy(bench)[1].answer(404)
+    bench.time.pass_by(0.4)
+    assert probe.status == 404
+    assert len(busy(bench)) == 1, "nor sent again"
+    bench.busy().answer()
+    assert early.status == 200
+
+
 def test_no_second_attempt_is_made_beside_the_first_where_a_breaker_is_open() -> None:
     bench = hedging(upstream_={"circuit_breaker": BREAKER})
     other = {bench.answered() for _ in range(2)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_upstream import Outcome as Got
 from fake_upstream import Time, ask
-from town import Process, upstream
+from town import Process, Town, upstream
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
@@ -238,6 +238,22 @@ def test_probes_of_an_upstream_and_its_way_back() -> None:
     scene.pass_by(3.5)
     assert scene.state is State.CLOSED
     assert all(not scene.ask().reason for _ in range(100))
+
+
+def test_a_probe_of_an_upstream_is_one_attempt_in_every_process() -> None:
+    """Who does not lead knows last that a probe has failed."""
+    town = Town(upstream(2, circuit_breaker=breaker(scope="upstream")), 2)
+    leader, other = town.processes
+    leader.see(1, *[FAILED] * 10)
+    town.pass_by(0.2)
+    assert not other.cluster.may(other.at(2))
+    town.pass_by(5.1)
+    other.cluster.ended(other.at(1), FAILED, 0.01)
+    assert not other.cluster.may(other.at(2)), "it has not been told yet"
+    town.pass_by(10.3)
+    leader.see(1, WELL, WELL, WELL)
+    town.pass_by(0.2)
+    assert other.cluster.may(other.at(2)), "on the way back"
 
 
 def test_a_probe_that_is_answered_at_once() -> None:
