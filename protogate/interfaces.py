@@ -343,7 +343,8 @@ class IDiscovery(Interface):
         Begin; called once.  What is known already may be told before this returns.
 
         C{findings} has the C{wheel} for every wait, the C{reactor} to run things in threads, the C{resolver} of names,
-        C{count(event)}, and C{service(name)}: from the end of this turn of the event loop on, not before.
+        C{random} for what is left to chance, C{count(event)}, and C{service(name)}: from the end of this turn of the
+        event loop on, not before.
         """
 
     def stop() -> None:

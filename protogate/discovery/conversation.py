@@ -18,7 +18,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from random import SystemRandom
 from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -53,7 +52,6 @@ _SHOWN: Final = "credentials are sent without TLS: whoever is on the way can rea
 
 T = TypeVar("T")
 _log = Logger()
-_random: Final = SystemRandom()
 
 
 @implementer(IDiscovery)
@@ -126,11 +124,12 @@ class Conversation:
                 self._delay = FIRST
                 await self.sleep(BETWEEN)
                 continue
-            if self._findings is None:
+            findings = self._findings
+            if findings is None:
                 return
-            self._findings.failed(why)
+            findings.failed(why)
             delay, self._delay = self._delay, min(2 * self._delay, LAST)
-            await self.sleep(delay * _random.uniform(2 / 3, 1.0))
+            await self.sleep(delay * findings.random.uniform(2 / 3, 1.0))
 
     # -- for talk()
 

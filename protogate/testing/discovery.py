@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from twisted.internet.defer import Deferred, fail
@@ -63,6 +64,7 @@ class FakeFindings:
         self.reactor = MemoryReactor()
         self.wheel = Wheel(self.reactor.clock)
         self.names = Names()
+        self.random = Random(0)
         self.counted: Counter[str] = Counter()
         self.resolver = Resolver(self.wheel, self.names, self.count, "/nonexistent")
         self.asked = Service(_nobody if answer is None else answer)

@@ -340,7 +340,8 @@ class Cluster(Dispatcher):
         if check is None:
             return None
         means = self._means
-        return Health(self.name, check, self._connector_to, self._ping, self.hold, means.wheel, means.count)
+        connect, ping, hold = self._connector_to, self._ping, self.hold
+        return Health(self.name, check, connect, ping, hold, means.wheel, means.count, means.random)
 
     def _relook(self, check: model.HealthCheck | None) -> None:
         """Look at endpoints by another configuration, if it is one.  What was found out counts until there is more."""

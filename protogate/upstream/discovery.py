@@ -60,7 +60,7 @@ class Findings:
         self.key, self.settings = key, settings
         self.reactor: Any = means.reactor
         self.wheel, self.resolver = means.wheel, means.resolver
-        self.count = means.count
+        self.count, self.random = means.count, means.random
         self.answered = self.stale = False
         self.reason: Abort | None = None
         self._name, self._source, self._means, self._context = name, source, means, context

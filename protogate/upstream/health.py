@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from random import SystemRandom
+from random import Random
 from typing import Final
 
 from twisted.logger import Logger
@@ -38,7 +38,6 @@ BY: Final = "healthCheck"
 """Who judges."""
 
 _log = Logger()
-_random: Final = SystemRandom()
 
 
 def verify(upstreams: Iterable[model.Upstream], codecs: Mapping[str, IStreamCodec]) -> None:
@@ -84,6 +83,7 @@ class Health:
     @param ping: asks one of its connections for a sign of life, where the protocol has one.
     @param hold: told what is left to an endpoint, by whom, and why, as L{Endpoint.hold} is.
     @param count: told C{check_ok}, C{check_failed}, C{endpoint_up}, C{endpoint_down}.
+    @param random: puts looks off a little.
     """
 
     def __init__(
@@ -95,9 +95,10 @@ class Health:
         hold: Callable[[Endpoint, str, float, str], None],
         wheel: Wheel,
         count: Callable[[str], None],
+        random: Random,
     ) -> None:
         self.name, self.settings = name, settings
-        self.connector, self.hold, self.wheel, self.count = connector, hold, wheel, count
+        self.connector, self.hold, self.wheel, self.count, self.random = connector, hold, wheel, count, random
         self.ping = ping if settings.type == "ping" else None
         self._watches: dict[Endpoint, Watch] = {}
 
@@ -131,7 +132,8 @@ class Watch:
 
     def start(self) -> None:
         """Begin."""
-        self._timer.set(_random.uniform(0.0, min(FIRST, float(self._health.settings.interval))))
+        health = self._health
+        self._timer.set(health.random.uniform(0.0, min(FIRST, float(health.settings.interval))))
 
     def stop(self) -> None:
         """End."""
@@ -147,7 +149,7 @@ class Watch:
         request = question(settings, self._endpoint.place.authority)
         seconds = patience(settings)
         self._probe = Probe(request, judge(settings), health.wheel, seconds, self._looked, health.ping)
-        self._timer.set(float(settings.interval) * _random.uniform(0.9, 1.1))
+        self._timer.set(float(settings.interval) * health.random.uniform(0.9, 1.1))
         self._probe.start(health.connector(self._endpoint))
 
     def _looked(self, why: str) -> None:
