@@ -34,6 +34,10 @@ REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py
 # number of tests, would leave the dearest files, which have few, to the end.
 ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
+# Some machines ask Python to keep no bytecode.  Each of a thousand gateways that tests start would compile all source
+# anew, a third of what it does, and each process that tests are shared out to would rewrite all of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
