@@ -453,7 +453,7 @@ const ended = (stream) => new Promise((done) => {
   look();
 });
 const headed = (stream) => new Promise((done) => { stream.onhead = () => stream.head && done(stream.head); if (stream.head) done(stream.head); });
-async function until(look) { for (let at = 0; at < 3000; at++) { if (look()) return true; await sleep(10); } return false; }
+async function until(look) { for (let at = 0; at < 3000; at++) { if (await look()) return true; await sleep(10); } return false; }
 
 const ways = {
   async plain(link) {
@@ -493,16 +493,15 @@ const ways = {
     return {found};
   },
   async cancel(link) {
-    const stream = link.ask({service: 1001, operation: 'wait'});
-    await sleep(300);
-    stream.cancel(1, 'no longer');
     const told = async () => JSON.parse(String((await ended(link.ask({service: 1001, operation: 'gone'}))).data));
-    for (let at = 0; at < 300; at++) {
-      const found = await told();
-      if (found.gone.length) return {waiting: found.waiting, told: found.gone.length, answered: stream.head};
-      await sleep(20);
-    }
-    return {};
+    const before = await told();
+    const stream = link.ask({service: 1001, operation: 'wait'});
+    const more = async () => { const now = await told(); return [now.waiting - before.waiting, now.gone.length - before.gone.length]; };
+    await until(async () => (await more())[0]);
+    stream.cancel(1, 'no longer');
+    await until(async () => (await more())[1]);
+    const [waiting, gone] = await more();
+    return {waiting, told: gone, answered: stream.head};
   },
   async deadline(link) {
     const stream = await ended(link.ask({service: 1001, operation: 'wait', deadline: 300}));
