@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
 
+from protogate.config.nearest import nearest
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
 from protogate.uri import authority, canonical
@@ -151,8 +152,10 @@ def url(text: str, *, scheme: str = "") -> Url:
     found = match[1].lower()
     usual = SCHEMES.get(found, Scheme(None, False, scheme))
     if found != scheme and found not in SCHEMES:
-        also = f" or {scheme}://" if scheme else ""
-        raise ConfigError(f"expected a URL that begins with http://, https://{also}, got {shown(text)}")
+        known = ", ".join(f"{name}://" for name in SCHEMES) + (f" or {scheme}://" if scheme else "")
+        close = nearest(found, [*SCHEMES, scheme])
+        advice = f"; did you mean {close}://?" if close else ""
+        raise ConfigError(f"expected a URL that begins with {known}, got {shown(text)}{advice}")
     if "@" in match[2]:
         raise ConfigError("a URL here has no user and password; remove everything up to the @")
     if match[4] is not None or match[5] is not None:

@@ -7,6 +7,7 @@ so an operator gets these faults in the same go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ _DISCOVERY_KEYS: Final = frozenset(Discovery.__struct_encode_fields__)
 _SOURCES: Final = ("dns", "file", "etcd", "consul", "plugin")
 _PROXY_KEYS: Final = frozenset(ProxyProtocol.__struct_encode_fields__)
 _TARGET_KEYS: Final = frozenset(Target.__struct_encode_fields__)
+
+_PLACEHOLDER: Final = re.compile(r"/\{[^/{}]+\}(?:/|\Z)|/\*\*?/")
 
 Path = tuple[str | int, ...]
 Faults = list[ConfigError]
@@ -161,6 +164,7 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
     )
     used = _asked(value)
     for index, rule in _mappings(value, "routes"):
+        _pattern(rule, ("routes", index, "value"), warnings)
         for place, entry in _mappings(rule, "routes"):
             path: Path = ("routes", index, "routes", place, "targets")
             for number, target in _mappings(entry, "targets"):
@@ -184,6 +188,20 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
         if isinstance(name, str) and name not in used:
             message = f"no route sends anything to the upstream {shown(name)}, and no module asks it"
             warnings.append(ConfigError(message, ("upstreams", index, "name")))
+
+
+def _pattern(rule: dict[str, Any], path: Path, warnings: Faults) -> None:
+    """Whether a path is compared as it stands though it looks like a pattern."""
+    text, kind = rule.get("value"), rule.get("matcherType", "exact")
+    if rule.get("type", "uri") != "uri" or kind not in ("exact", "prefix") or not isinstance(text, str):
+        return
+    if text.endswith("/*"):
+        below = text[:-2] or "/"
+        message = f"the * stands for itself: for every path below it write {shown(below)} with matcherType: prefix"
+        warnings.append(ConfigError(message, path))
+    elif _PLACEHOLDER.search(text):
+        message = "it is compared as it stands: for a placeholder write {name}, and matcherType: template"
+        warnings.append(ConfigError(message, path))
 
 
 def _asked(value: dict[str, Any]) -> set[str]:

@@ -6,6 +6,7 @@ Rules
   through field by field, for the messages.  So no single step holds the interpreter for long.
 - Where the model names a check for a string (C{Meta(extra={"check": …})}), or bounds (L{within}), it is made here.
 - A mapping with an unknown key that is nearly the missing one has one fault, not two.
+- A key that is known one level further in, or at the top of the file, is not misspelt but in the wrong place.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def _literal(kind: inspect.LiteralType) -> Converter:
     def advice(value: Any) -> str:
         if not isinstance(value, str) and str(value) in names:
             return "; put it in quotes"
-        close = nearest(value, names) if isinstance(value, str) and not only else ""
+        # Of numbers, such as versions, the nearest one is no guess at what was meant.
+        close = nearest(value, names) if isinstance(value, str) and not only and not units.is_number(value) else ""
         return f"; did you mean {close}?" if close else ""
 
     return _leaf(
@@ -202,12 +204,15 @@ def _optional(kind: inspect.UnionType) -> Converter:
 def _list(kind: inspect.VarTupleType) -> Converter:
     inner = _converter(kind.item_type)
     least = kind.min_length or 0
+    entries = isinstance(kind.item_type, inspect.StructType)
 
     def convert(value: Any, path: Path, faults: Faults) -> Any:
         if type(value) is not list:
             advice = ""
             if value is None and not least:
                 advice = "; remove the key, or write []"
+            elif isinstance(value, dict) and entries:
+                advice = '; each entry begins with "- "'
             elif isinstance(value, str):
                 advice = f"; a list of one is written [{shown(value)}]"
             faults.append(ConfigError(f"expected a list, got {shown(value)}{advice}", path))
@@ -241,6 +246,7 @@ def _struct(kind: inspect.StructType) -> Converter:
     required = [field.encode_name for field in kind.fields if field.required]
     whole = cls is Config
     check = _checker(kind)
+    below = _below(kind)
 
     def convert(value: Any, path: Path, faults: Faults) -> Any:
         if not whole:
@@ -257,7 +263,11 @@ def _struct(kind: inspect.StructType) -> Converter:
     def walk(value: Any, path: Path, faults: Faults) -> Any:
         if type(value) is not dict:
             keys = ", ".join(required or list(fields)[:5])
-            faults.append(ConfigError(f"expected a mapping with keys such as {keys}, got {shown(value)}", path))
+            advice = ""
+            if not required and path:
+                advice = "; remove the key, or write {}" if value is None else ""
+                advice = "; for all of it with its defaults write {}" if value is True else advice
+            faults.append(ConfigError(f"expected a mapping with keys such as {keys}, got {shown(value)}{advice}", path))
             return FAILED
         before = len(faults)
         values = {}
@@ -266,8 +276,10 @@ def _struct(kind: inspect.StructType) -> Converter:
             if key in fields:
                 values[fields[key].name] = inner[key](item, (*path, key), faults)
             else:
-                meant.add(nearest(key, [name for name in fields if name not in value]))
-                faults.append(AtKey(f"unknown key; {hint(key, fields)}", (*path, key)))
+                place = _elsewhere(key, below, path)
+                if not place:
+                    meant.add(nearest(key, [name for name in fields if name not in value]))
+                faults.append(AtKey(f"unknown key; {place or hint(key, fields)}", (*path, key)))
         faults.extend(
             ConfigError(f'the key "{name}" is missing', path)
             for name in required
@@ -276,6 +288,33 @@ def _struct(kind: inspect.StructType) -> Converter:
         return cls(**values) if len(faults) == before else FAILED
 
     return convert
+
+
+def _below(kind: inspect.StructType) -> dict[str, list[str]]:
+    """Keys of the objects that one of this kind may hold, each with the places where it stands: C{timeouts.connect}."""
+    found: dict[str, list[str]] = {}
+    for field in kind.fields:
+        inner, many = field.type, ""
+        while not isinstance(inner, inspect.StructType):
+            if isinstance(inner, inspect.UnionType):
+                inner = next(one for one in inner.types if not isinstance(one, inspect.NoneType))
+            elif isinstance(inner, inspect.VarTupleType):
+                inner, many = inner.item_type, "[]"
+            else:
+                break
+        else:
+            for each in inner.fields:
+                found.setdefault(each.encode_name, []).append(f"{field.encode_name}{many}.{each.encode_name}")
+    return found
+
+
+def _elsewhere(key: str, below: Mapping[str, list[str]], path: Path) -> str:
+    """Where a key belongs that is in the wrong place, for a message; C{""} when nobody knows."""
+    if key in below:
+        return f"it belongs one level further in: {' or '.join(below[key])}"
+    if path and key in {field.encode_name for field in msgspec.structs.fields(Config)}:
+        return "it belongs at the top of the file, in no other key"
+    return ""
 
 
 _Checker = Callable[[Any], object]

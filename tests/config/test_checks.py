@@ -63,6 +63,9 @@ def test_an_upstream_needs_a_way_to_its_endpoints() -> None:
     assert faults(upstreams=[{"name": "a", "endpoints": "none"}]) == []  # a wrong type, told elsewhere
 
 
+SCHEMES = "http://, https://, ws://, wss://, h2c://, h2://, grpc://, grpcs://, tls://"
+
+
 def test_endpoints_are_hosts_and_ports_and_each_is_given_once() -> None:
     endpoints = [
         {"url": "http://a"},
@@ -74,7 +77,7 @@ def test_endpoints_are_hosts_and_ports_and_each_is_given_once() -> None:
     ]
     assert faults(upstreams=[{"name": "x", "endpoints": endpoints}]) == [
         'upstreams[0].endpoints[1].url: "http://A:80/" is endpoints[0] already; give that one the weight of both',
-        'upstreams[0].endpoints[3].url: expected a URL that begins with http://, https://, got "htps://a"',
+        f'upstreams[0].endpoints[3].url: expected a URL that begins with {SCHEMES}, got "htps://a"; did you mean https://?',
     ]
 
 
@@ -124,6 +127,36 @@ def test_an_outlier_among_none_is_a_warning() -> None:
     assert told.startswith("upstreams[0].outliers: there is one endpoint")
     assert warnings(upstreams=[{**alone, "discovery": {"dns": "a:80"}}], routes=used) == []
     assert warnings(upstreams=[{**alone, "endpoints": [{"url": "http://a"}, {"url": "http://b"}]}], routes=used) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"value": "/api/*"}, 'for every path below it write "/api" with matcherType: prefix'),
+        ({"value": "/*", "matcherType": "prefix"}, 'for every path below it write "/" with matcherType: prefix'),
+        ({"value": "/orders/{id}"}, "for a placeholder write {name}, and matcherType: template"),
+        ({"value": "/orders/*/lines", "matcherType": "prefix"}, "and matcherType: template"),
+    ],
+)
+def test_a_path_that_only_looks_like_a_pattern_is_a_warning(rule: dict[str, Any], told: str) -> None:
+    (warned,) = warnings(routes=[{**rule, "routes": [{"targets": [{"url": "http://a"}]}]}])
+    assert warned.startswith("routes[0].value: ")
+    assert warned.endswith(told)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"value": "/api/*", "matcherType": "regex"},
+        {"value": "/orders/{id}", "matcherType": "template"},
+        {"value": "/*", "type": "header"},
+        {"value": "/2*3"},
+        {"value": "/a{b}c"},
+        {"value": 7},
+    ],
+)
+def test_a_pattern_and_what_is_none_are_not(rule: dict[str, Any]) -> None:
+    assert warnings(routes=[{**rule, "routes": [{"targets": [{"url": "http://a"}]}]}]) == []
 
 
 @pytest.mark.parametrize(("weights", "count"), [([0, 0], 1), ([0], 1), ([0, 1], 0), ([None], 0), ([False], 0), ([], 0)])

@@ -176,7 +176,7 @@ def test_what_is_no_url(text: str, message: str) -> None:
 
 def test_the_name_of_the_codec_is_a_scheme_too() -> None:
     assert address.url("mini://a:7", scheme="mini") == Url("mini", "a", 7, "")
-    with pytest.raises(ConfigError, match="begins with http://, https:// or mini://"):
+    with pytest.raises(ConfigError, match=r"begins with http://, https://, .* tls:// or mini://, got"):
         address.url("minni://a:7", scheme="mini")
     with pytest.raises(ConfigError, match=r"the port is missing .* mini:// has no usual one"):
         address.url("mini://a", scheme="mini")

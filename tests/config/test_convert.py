@@ -14,6 +14,7 @@ from protogate.config.model import Config, Rule, Seconds
 
 LISTENERS = [{"name": "web", "address": "127.0.0.1:0"}]
 TARGETS = [{"url": "http://a"}]
+SCHEMES = "http://, https://, ws://, wss://, h2c://, h2://, grpc://, grpcs://, tls://"
 
 
 def config(**more: Any) -> Config:
@@ -90,11 +91,11 @@ def test_one_bad_entry_does_not_hide_the_faults_of_others() -> None:
         'gateway.pathPolicy: expected one of canonical, raw, reject, got "cannonical"; did you mean canonical?',
         "gateway.workers: expected auto or a whole number from 0 to 256, got 257",
         "gateway.name: expected a string, got nothing",
-        'routes[0].routes[0].targets[0].url: expected a URL that begins with http://, https://, got "ftp://x"',
+        f'routes[0].routes[0].targets[0].url: expected a URL that begins with {SCHEMES}, got "ftp://x"',
         "routes[0].routes[0].targets[0].weight: expected a whole number from 0 to 1000, got 1.5",
         "routes[0].hosts[1]: expected a string, got 3; put it in quotes",
         'routes[0].hosts[2]: expected a host without a port, got "b:1": hosts are compared without it',
-        "routes[1].routes: expected a list, got an empty mapping",
+        'routes[1].routes: expected a list, got an empty mapping; each entry begins with "- "',
         "routes[1].properties: expected a mapping, got an empty list",
         'routes[1]: the key "value" is missing',
         "modules: expected a list, got nothing; remove the key, or write []",
