@@ -56,6 +56,11 @@ class Body:
         self._busy = False  # inside a write() of the sink
         self._end: End | None = None  # not yet delivered
 
+    @property
+    def trailers(self) -> Sequence[Field]:
+        """Those of a body that came whole, and whose end nobody has read yet; else none."""
+        return () if self._end is None else self._end[0] or ()
+
     # -- the codec's side: an ISink
 
     def write(self, data: bytes) -> None:

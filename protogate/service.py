@@ -28,7 +28,7 @@ from protogate.build import Build, build_quietly
 from protogate.config.faults import ConfigFaults
 from protogate.config.field import field_name
 from protogate.downstream.ports import Open, Opener, Ports, shown
-from protogate.errors import UPSTREAM, ConfigError
+from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.front import Front
 from protogate.exchange.plan import Life, Plan
@@ -458,10 +458,10 @@ class GatewayService(Service):
         reason = exchange.reason
         if reason is not None:
             count(f"failed_{reason.who.value}")
-            if reason.who is UPSTREAM and exchange.error is None and exchange.target is not None:
-                cluster = exchange.plan.clusters[exchange.target.upstream]
-                assert isinstance(cluster, Cluster)
-                cluster.broken(exchange.ledger.address, reason)
+        if exchange.error is None and exchange.target is not None and (reason is not None or exchange.ledger.rpc > 0):
+            cluster = exchange.plan.clusters[exchange.target.upstream]
+            assert isinstance(cluster, Cluster)
+            cluster.over(exchange.ledger, exchange.response, reason)
         self.counters.tally.note(exchange)
         log = self._log
         if log is not None and log.wants(exchange):

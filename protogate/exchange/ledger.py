@@ -38,6 +38,7 @@ class Ledger:
     @ivar dns: @ivar connect: @ivar tls: seconds that making a connection took, when one was made for this request.
     @ivar attempts: how often an upstream was asked.
     @ivar reused: whether the connection that took the request had served others before.
+    @ivar blamed: whether the head of its answer was counted as a failure of the endpoint, where that is counted.
     @ivar address: of the endpoint that was asked last, e.g. C{10.0.0.11:8080}, or empty.
     @ivar rpc: how a call ended in an RPC protocol that says so beside the status of the response, e.g. 0 to 16 in gRPC;
         -1 = nobody said.  Noted by the server codec.
@@ -48,6 +49,7 @@ class Ledger:
         *MARKS,
         "address",
         "attempts",
+        "blamed",
         "connect",
         "delivered",
         "dns",
@@ -65,7 +67,7 @@ class Ledger:
         self.received = self.delivered = self.attempts = 0
         self.dns = self.connect = self.tls = 0.0
         self.address = ""
-        self.reused = False
+        self.reused = self.blamed = False
         self.rpc = -1
         self.past: Past | None = None
 
@@ -92,7 +94,7 @@ class Ledger:
     def again(self) -> None:
         """From now on it tells of another attempt."""
         self.connected = self.sent = self.answered = self.dns = self.connect = self.tls = self.chosen = 0.0
-        self.reused = False
+        self.reused = self.blamed = False
         if self.past is not None:
             self.past.told = False
 
@@ -115,7 +117,7 @@ class Ledger:
             other.answered,
         )
         self.dns, self.connect, self.tls = other.dns, other.connect, other.tls
-        self.reused, self.address = other.reused, other.address
+        self.reused, self.blamed, self.address = other.reused, other.blamed, other.address
 
     def _past(self) -> Past:
         past = self.past

@@ -25,7 +25,6 @@ from zope.interface import implementer
 from protogate.config import model
 from protogate.config.model import Seconds
 from protogate.context import uncounted
-from protogate.errors import UPSTREAM
 from protogate.governance import limits
 from protogate.governance.params import Params, shown
 from protogate.governance.stages import PRE_UPSTREAM
@@ -34,7 +33,7 @@ from protogate.message import Response, tunnels
 from protogate.promise import waits
 from protogate.upstream.breaker import State, Terms, wrong
 from protogate.upstream.door import Circuit
-from protogate.upstream.outcome import NOTHING, Outcome, answered, failed
+from protogate.upstream.outcome import NOTHING, WELL, Outcome, answered, ended, failed
 from protogate.upstream.seen import one
 
 if TYPE_CHECKING:
@@ -179,8 +178,9 @@ class Visit:
     def answered(self, response: Response) -> Response:
         """The head of an answer is there."""
         ours = not response.protocol  # of another module, which is nearer to the upstream
-        self._over(NOTHING if ours else answered(response))
-        if response.body is not None and not ours and not tunnels(self._exchange.request, response):
+        outcome = NOTHING if ours else answered(response)
+        self._over(outcome)
+        if outcome is WELL and response.body is not None and not tunnels(self._exchange.request, response):
             self._exchange.after(self._ended)
         return response
 
@@ -199,11 +199,10 @@ class Visit:
         self._module.see(self._key, self._circuit, outcome, self._began, now)
 
     def _ended(self) -> None:
-        """All is over: whether the rest of the answer came."""
+        """All is over: whether the rest of the answer came, and said that it was none."""
         exchange = self._exchange
-        reason = exchange.reason
-        if reason is not None and reason.who is UPSTREAM and exchange.error is None:
-            self._see(failed(reason))
+        if exchange.error is None:
+            self._see(ended(exchange.ledger, exchange.response, exchange.reason))
 
 
 @implementer(IModuleFactory)

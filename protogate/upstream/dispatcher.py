@@ -30,7 +30,7 @@ from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.hedges import Hedges
 from protogate.upstream.judge import Probes
 from protogate.upstream.means import Means
-from protogate.upstream.outcome import Outcome, answered, failed
+from protogate.upstream.outcome import ERROR, NOTHING, Outcome, answered, ended, failed
 from protogate.upstream.race import Race
 from protogate.upstream.refusal import gone
 from protogate.upstream.retries import USUAL, Retries
@@ -153,12 +153,18 @@ class Dispatcher:
         guard = self._watch.breakers
         return guard is None or guard.again(endpoint)
 
-    def broken(self, address: str, reason: Abort) -> None:
-        """An answer of the endpoint there broke off after its head."""
-        if self._watchers:
-            for endpoint in self._endpoints.values():
-                if endpoint.address == address:
-                    self.ended(endpoint, failed(reason), 0.0)
+    def over(self, ledger: Ledger, response: Response | None, reason: Abort | None) -> None:
+        """
+        An answer is over, whose rest may say more of the endpoint than its head did.
+
+        @param ledger: @param response: @param reason: see L{protogate.upstream.outcome.ended}.
+        """
+        if not self._watchers or ledger.blamed:
+            return
+        outcome = ended(ledger, response, reason)
+        for endpoint in self._endpoints.values() if outcome is not NOTHING else ():
+            if endpoint.address == ledger.address:
+                self.ended(endpoint, outcome, 0.0)
 
     def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
         """
@@ -209,7 +215,8 @@ class Watcher(Protocol):
 
     def ended(self, endpoint: Endpoint, outcome: Outcome, seconds: float) -> None:
         """
-        One is over: its head came, or it failed; and again, with FAILED, when the rest of an answer does not come.
+        One is over: its head came, or it failed; and again, when the rest of an answer does not come, or says that it
+        was an error.
 
         @param seconds: from its begin to then.
         """
@@ -228,7 +235,10 @@ class Asked:
 
     def answered(self, response: Response) -> Response:
         """A head came."""
-        self._tell(answered(response))
+        outcome = answered(response)
+        if outcome is ERROR and self._request.ledger is not None:
+            self._request.ledger.blamed = True
+        self._tell(outcome)
         return response
 
     def failed(self, failure: Failure) -> Failure:

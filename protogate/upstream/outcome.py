@@ -5,6 +5,8 @@ Rules
 - Only what the endpoint did, or did not do, counts for or against it.  A client that leaves or has no time left, a
   limit of ours, a connection that was closed while it was idle, an endpoint that drains: they say nothing.
 - A status is the intermediate model's: codecs whose protocols have other words for failures translate them.
+- A call whose status stands in trailers is judged by these where they came together with the head.  Else it was
+  answered well for now, as every answer whose rest may still break off, and how it ends is told besides.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Final
 
 from twisted.internet.defer import CancelledError
 
+from protogate.body import Body
 from protogate.errors import ALWAYS, IDEMPOTENT, UPSTREAM, Abort, Phase
 from protogate.exchange.ledger import Ledger
 from protogate.message import Response
@@ -39,7 +42,7 @@ NOTHING: Final = Outcome.NOTHING
 
 
 CALL: Final = b"grpc-status"
-"""Where the status of an answer says nothing of the call, as in gRPC: a head alone that has this field does."""
+"""Where the status of an answer says nothing of the call, as in gRPC, this field of a head alone does, or of trailers."""
 FAILURES: Final = frozenset((b"2", b"13", b"14", b"15"))
 """UNKNOWN, INTERNAL, UNAVAILABLE, DATA_LOSS; what is left is said of the request, or up to the client: its deadline."""
 
@@ -60,12 +63,32 @@ def said(response: Response) -> str:
 
 
 def answered(response: Response) -> Outcome:
-    """Of an answer whose head came."""
+    """Of an answer whose head came, and perhaps all of it."""
     if response.status >= 500:
         return ERROR
-    if response.body is None and response.headers.get(CALL) in FAILURES:
-        return ERROR
+    body = response.body
+    if body is None:
+        return ERROR if response.headers.get(CALL) in FAILURES else WELL
+    if isinstance(body, Body):
+        for name, value in body.trailers:
+            if name == CALL:
+                return ERROR if value in FAILURES else WELL
     return WELL
+
+
+def ended(ledger: Ledger, response: Response | None, reason: Abort | None) -> Outcome:
+    """
+    What the rest of an answer says of its endpoint, of whose head nothing bad was told; NOTHING = no more.
+
+    @param ledger: of the exchange, which is over.
+    @param response: which it had; one of our own making says nothing.
+    @param reason: what broke it off, or None.
+    """
+    if reason is not None:
+        return failed(reason)
+    if response is None or not response.protocol or response.status >= 300:
+        return NOTHING
+    return ERROR if b"%d" % ledger.rpc in FAILURES else NOTHING
 
 
 def failed(error: BaseException | None, ledger: Ledger | None = None) -> Outcome:

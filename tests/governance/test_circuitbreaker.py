@@ -21,6 +21,7 @@ from protogate.governance.stages import PRE_UPSTREAM
 from protogate.interfaces import IStreamCodec
 from protogate.message import Response
 from protogate.plugins import names
+from protogate.testing.bodies import Giver
 from protogate.testing.caller import Caller, Got
 from protogate.testing.exchange import exchange
 from protogate.testing.gateway import MemoryGateway
@@ -223,6 +224,32 @@ def test_an_answer_that_breaks_off_counts() -> None:
         scene.ask(answer(200, body=Whole(b"")), made)
         made.closed(CLIENT_GONE)
     assert scene.counted["opened"] == 0
+
+
+def test_a_call_that_fails_after_its_head_counts() -> None:
+    for status, opened in ((14, 1), (0, 0), (5, 0)):
+        scene = Scene(errorRatio=0.5, minRequests=4)
+        for _ in range(2):
+            made = scene.made()
+            said = made.response = answer(200, body=Whole(b"a message"))
+            scene.ask(said, made)
+            made.ledger.rpc = status
+            made.closed(None)
+        assert scene.counted["opened"] == opened
+
+
+def test_one_that_failed_with_its_head_counts_once() -> None:
+    scene = Scene(errorRatio=0, consecutive=2)
+    made = scene.made()
+    giver = Giver([])
+    giver.finish([(b"grpc-status", b"14")])
+    said = made.response = answer(200, body=giver.body)
+    scene.ask(said, made)
+    made.ledger.rpc = 14
+    made.closed(None)
+    assert scene.counted["opened"] == 0
+    scene.bad(1)
+    assert scene.counted["opened"] == 1
 
 
 def test_answers_that_take_too_long() -> None:

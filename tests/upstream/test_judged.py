@@ -20,6 +20,8 @@ from protogate.testing.gateway import MemoryGateway
 from protogate.testing.reactor import MemoryReactor
 
 CODECS = tuple(names(IStreamCodec))
+CALLS = [codec for codec in CODECS if codec != "http1"]
+"""Those that can say how a call ended."""
 CONFIG = """
 gateway: {name: edge, timeouts: {total: 60s, responseHead: 1s}}
 listeners: [{name: web, address: "127.0.0.1:8080"}]
@@ -32,6 +34,12 @@ routes: [{value: /, matcherType: prefix, routes: [{targets: [{upstream: shop}]}]
 """
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+CALL = (
+    b"POST /shop.Cart/Add HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web\r\n"
+    b"Content-Length: 5\r\nConnection: close\r\n\r\n\0\0\0\0\0"
+)
+MESSAGE = b"\0\0\0\0\5hello"
+GRPC = [(b"content-type", b"application/grpc")]
 OFF = Abort("off", GATEWAY, 502)
 OUTLIERS = "outliers: {ejection: 10s, ramp: 0}"
 
@@ -145,6 +153,55 @@ def test_calls_that_fail() -> None:
         scene.bad.says = lambda request: Response(200, fields)
         scene.ask(18)
         assert scene.bad.requests == 5
+
+
+@pytest.mark.parametrize("pieces", [[], [MESSAGE]], ids=["no message", "a message"])
+@pytest.mark.parametrize("codec", CALLS)
+def test_calls_that_fail_in_trailers_that_come_with_the_head(codec: str, pieces: list[bytes]) -> None:
+    with MemoryGateway(configured(codec)) as gateway:
+        scene = Scene(gateway, codec)
+        for server, status in zip(scene.servers, (b"14", b"0", b"5"), strict=True):
+            answers(server, pieces, status)
+        scene.ask(60, CALL)
+        assert scene.bad.requests == 5, "each counts as one that failed, and as nothing else"
+        assert scene.counts["outlier_ejected"] == 1
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "outliers: {consecutive: 0, errorRatio: 0.4, minRequests: 10, ramp: 0}",
+        "circuitBreaker: {errorRatio: 0.4, minRequests: 10}",
+    ],
+    ids=["outliers", "circuitBreaker"],
+)
+@pytest.mark.parametrize("codec", CALLS)
+def test_calls_that_fail_in_trailers_that_come_later(codec: str, rules: str) -> None:
+    """They had been answered well for now."""
+    with MemoryGateway(configured(codec, rules)) as gateway:
+        scene = Scene(gateway, codec)
+        for server, status in zip(scene.servers, (b"2", b"0", b"5"), strict=True):
+            answers(server, [MESSAGE], status, gateway)
+        for _ in range(36):
+            client = gateway.client()
+            client.send(CALL)
+            gateway.advance(0.1)
+            assert b" 200 " in client.received
+        assert scene.bad.requests == 5, "ten is the least that says something: five good heads, five bad ends"
+        assert [each.requests for each in scene.servers[1:]] in ([15, 16], [16, 15])
+
+
+def answers(server: Server, pieces: list[bytes], status: bytes, later: MemoryGateway | None = None) -> None:
+    """Have it answer calls so."""
+
+    def says(request: Request) -> Response:
+        trailers = [(b"grpc-status", status)]
+        giver = Giver(pieces, None, trailers, close=later is None)
+        if later is not None:
+            later.reactor.callLater(0.01, giver.finish, trailers)
+        return Response(200, GRPC, giver.body)
+
+    server.says = says
 
 
 @pytest.mark.parametrize("codec", CODECS)

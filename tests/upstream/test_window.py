@@ -24,7 +24,8 @@ from protogate.errors import (
 from protogate.exchange.ledger import Ledger
 from protogate.message import Response
 from protogate.observe.histogram import BOUNDS
-from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL, Outcome, answered, failed
+from protogate.testing.bodies import Giver
+from protogate.upstream.outcome import ERROR, FAILED, NOTHING, WELL, Outcome, answered, ended, failed
 from protogate.upstream.refusal import full, gone, queued
 from protogate.upstream.seen import Seen, one
 from protogate.upstream.window import SLICES, Window
@@ -46,6 +47,25 @@ def test_what_a_call_says(status: int, outcome: Outcome) -> None:
     fields = [(b"content-type", b"application/grpc"), (b"grpc-status", b"%d" % status)]
     assert answered(Response(200, fields)) is outcome
     assert answered(Response(200, fields, Whole(b"a message"))) is WELL
+    trailers = [(b"x-more", b"14"), (b"grpc-status", b"%d" % status)]
+    giver = Giver([b"a message"])
+    assert answered(Response(200, fields[:1], giver.body)) is WELL, "for now"
+    giver.finish(trailers)
+    assert answered(Response(200, fields[:1], giver.body)) is outcome
+
+
+def test_what_the_rest_of_an_answer_says_beside_its_head() -> None:
+    ledger, response = Ledger(), Response(200, protocol="HTTP/2")
+    assert ended(ledger, response, None) is NOTHING, "it was no call"
+    ledger.rpc = 0
+    assert ended(ledger, response, None) is NOTHING
+    ledger.rpc = 14
+    assert ended(ledger, response, None) is ERROR
+    assert ended(ledger, Response(200), None) is NOTHING, "it is of our own making"
+    assert ended(ledger, None, None) is NOTHING
+    assert ended(ledger, Response(404, protocol="HTTP/1.1"), None) is NOTHING, "nobody said anything of a call"
+    assert ended(ledger, response, departed(True)) is FAILED
+    assert ended(ledger, response, CLIENT_GONE) is NOTHING
 
 
 @pytest.mark.parametrize(
