@@ -28,7 +28,7 @@ from protogate.expression.template import Template
 from protogate.governance.means import Means
 from protogate.governance.networks import Network, Networks, Tags, network
 from protogate.governance.params import Params, shown
-from protogate.governance.sources import Followed, Source
+from protogate.governance.sources import Followed
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModuleFactory
 
@@ -103,11 +103,11 @@ class AccessList:
 
     def start(self, means: Means, before: object) -> None:
         """See L{ILiveModule.start}."""
-        old: dict[Source, Followed[Any]] = {}
+        old: dict[object, Followed[Any]] = {}
         if isinstance(before, AccessList):
-            old = {each.source: each for each in before._followed}
+            old = {each.about: each for each in before._followed}
         for each in self._followed:
-            each.start(means, old.get(each.source))
+            each.start(means, old.get(each.about))
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}."""

@@ -75,6 +75,7 @@ class Bound:
     @ivar stage: where it runs.
     @ivar order: its ruleOrder.
     @ivar module: the L{IModule}.
+    @ivar condition: as the configuration has it.
     @ivar process: its C{process}.
     @ivar applies: C{applies(exchange)}: is it for this exchange?  None = it always is.  What it raises counts as raised
         by the module.
@@ -94,8 +95,8 @@ class Bound:
     __slots__ = (
         "_condition",
         "_key",
-        "_text",
         "applies",
+        "condition",
         "count",
         "gauges",
         "key",
@@ -141,7 +142,7 @@ class Bound:
             self.opens = self.proceeds = True
         self.warnings = tuple(warnings)
         self.ratio = float(entry.gray_ratio)
-        self._text, self._condition, self._key = entry.condition.strip(), holds, key
+        self.condition, self._condition, self._key = entry.condition.strip(), holds, key
         self.applies = self._applies()
 
     def _counted(self, event: str) -> None:
@@ -177,7 +178,7 @@ class Bound:
             name=self.name,
             stage=self.stage,
             order=self.order,
-            condition=self._text,
+            condition=self.condition,
             holds=holds,
             ratio=self.ratio,
             position=position,

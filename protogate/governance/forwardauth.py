@@ -103,6 +103,7 @@ class ForwardAuth:
     @param take: fields of its answer that the upstream gets.
     @param give: fields of its answer that the client gets.
     @param user: the field of its answer that is the name; empty = none is.
+    @param terms: all of this as one text: verdicts on equal terms are equal.
     """
 
     hides = ()
@@ -118,12 +119,13 @@ class ForwardAuth:
         give: frozenset[bytes],
         user: bytes,
         memory: Memory | None,
+        terms: str,
         warnings: list[ConfigError],
     ) -> None:
         self._question, self._method, self._seconds = question, method, seconds
         self._send, self._more, self._take, self._give, self._user = send, more, take, give, user
         self._once = (_OWN if send is None else send) - _LISTS
-        self._memory, self.warnings = memory, warnings
+        self._memory, self._terms, self.warnings = memory, terms, warnings
         self._admission = Admission("forwardAuth", b"")
         self._memo: Memo[Verdict] | None = None
         self._means: Means | None = None
@@ -133,8 +135,10 @@ class ForwardAuth:
     # -- ILiveModule
 
     def start(self, means: Means, before: Any) -> None:
-        """See L{ILiveModule.start}.  Nothing that was remembered is taken over: it may be about something else."""
+        """See L{ILiveModule.start}.  Verdicts are taken over on equal terms; else they are about something else."""
         self._means, self._memo = means, Memo(means.wheel.now, REMEMBERED)
+        if isinstance(before, ForwardAuth) and before._memo is not None and before._terms == self._terms:
+            self._memo.inherit(before._memo)
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}."""
@@ -279,7 +283,8 @@ class ForwardAuthFactory:
             reader.warn("credentials are sent without TLS: whoever is on the way can read them", "ask")
         reader.done()
         assert question is not None
-        return ForwardAuth(question, method, seconds, send, more, take, give, name, memory, reader.warnings)
+        terms = repr(sorted(params.items()))  # templates are shown as they are written
+        return ForwardAuth(question, method, seconds, send, more, take, give, name, memory, terms, reader.warnings)
 
 
 def _named(reader: Params, name: str, words: list[str]) -> list[bytes]:

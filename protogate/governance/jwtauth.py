@@ -5,9 +5,10 @@ Rules
 - Keys are never asked for while a request waits.  A token with a key that nobody knows has them asked for once, soon,
   and is refused; the next one finds them.
 - Each issuer has keys, algorithms and audiences of its own: what one has signed never counts as the other's.
-- What was verified is remembered with its token until that is over, or the keys are others.  A digest of it would take
-  longer than all else that is done for a token that is known; and what the token says is remembered anyway.  Looking it
-  up tells nothing about others: they are compared only when a hash is equal whose key nobody outside knows.
+- What was verified is remembered with its token until that is over, or the keys or what is demanded are others.  A
+  digest of it would take longer than all else that is done for a token that is known; and what the token says is
+  remembered anyway.  Looking it up tells nothing about others: they are compared only when a hash is equal whose key
+  nobody outside knows.
 """
 
 from __future__ import annotations
@@ -73,6 +74,11 @@ class Issuer:
         """Its keys; None = they are not there yet."""
         return self.keys.value if isinstance(self.keys, Followed) else self.keys
 
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What a verdict on its tokens depends on."""
+        return self.algorithms, self.demands, self.keys.digest
+
     def ask(self, now: float) -> bool:
         """Ask for its keys before their time, unless that was just done; whether it is done."""
         if not isinstance(self.keys, Followed) or self.keys.source.url is None or now < self._next:
@@ -116,13 +122,19 @@ class JwtAuth:
     # -- ILiveModule
 
     def start(self, means: Means, before: Any) -> None:
-        """See L{ILiveModule.start}.  Keys that came from the same URL are taken over; what was remembered is not."""
+        """See L{ILiveModule.start}.  Keys that came from the same URL are taken over, and verdicts on equal terms."""
         self._means = means
         old = before._issuers if isinstance(before, JwtAuth) else {}
         for name, issuer in self._issuers.items():
             if isinstance(issuer.keys, Followed):
                 heir = old[name].keys if name in old else None
                 issuer.keys.start(means, heir if isinstance(heir, Followed) else None, lambda _: self._memo.forget())
+        if isinstance(before, JwtAuth) and before._terms() == self._terms():
+            self._memo.inherit(before._memo)
+
+    def _terms(self) -> tuple[object, ...]:
+        """What a verdict depends on, but for the token and the time."""
+        return self._user, {name: issuer.terms for name, issuer in self._issuers.items()}
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}."""

@@ -3,8 +3,9 @@ The modules of a gateway that have a life of their own (L{protogate.interfaces.I
 
 Rules
 - Those of a new configuration are started before those of the old one are stopped; each is handed the one whose place
-  it takes.  That is the one with equal parameters; else, of those of the same name in the same stage that are left over
-  on both sides, the one whose parameter C{name} is the same, if they have one; else the next in order.
+  it takes.  That is, of those of the same name in the same stage, the one with equal parameters; else the one whose
+  parameter C{name} is the same, if they have one; else the one with the same condition; else the next in order.  Of
+  several with equal parameters, it is the one with the same condition.
 - None of them can keep a configuration from being in force: what it raises is logged and counted.
 """
 
@@ -90,7 +91,7 @@ def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModu
     """For each of those after, which one was there before."""
     found: dict[Bound, IModule] = {}
     left = list(before)
-    for same in (_twin, _namesake, _kin):
+    for same in (_same, _twin, _namesake, _placed, _kin):
         for each in after:
             if each not in found:
                 one = next((other for other in left if same(each, other)), None)
@@ -100,12 +101,20 @@ def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModu
     return found
 
 
+def _same(one: Bound, other: Bound) -> bool:
+    return _twin(one, other) and one.condition == other.condition
+
+
 def _twin(one: Bound, other: Bound) -> bool:
     return _kin(one, other) and one.key == other.key
 
 
 def _namesake(one: Bound, other: Bound) -> bool:
     return _kin(one, other) and one.named != "" and one.named == other.named
+
+
+def _placed(one: Bound, other: Bound) -> bool:
+    return _kin(one, other) and one.condition == other.condition
 
 
 def _kin(one: Bound, other: Bound) -> bool:

@@ -6,6 +6,7 @@ Rules
   asked when the configuration is in force: a gateway starts without its neighbours.  Until then there is nothing, and
   the module says what that means.
 - It is read and parsed in a thread, one at a time; what was made of it is put in force on the event loop.
+- Content that is what it was before is not parsed again, and changes nothing: what was learnt by it goes on.
 - Whatever fails keeps what there was, is counted (C{source_failed}) and told once until it works again.
 - A URL is asked again each interval, give or take a tenth; after a failure sooner, by and by less often.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from random import SystemRandom
 from typing import Any, Final, Generic, TypeVar
 
@@ -67,7 +69,9 @@ class Followed(Generic[T]):
     What was made of the content of a source, up to date.
 
     @ivar source: where it comes from.
+    @ivar about: what one has to do with the other: the source, and what is made of it.
     @ivar value: what was made of it last; None = nothing could be yet.
+    @ivar digest: of the content that C{value} was made of.
     """
 
     def __init__(self, source: Source, parse: Callable[[bytes], T], limit: int = LARGEST) -> None:
@@ -76,8 +80,9 @@ class Followed(Generic[T]):
             reference to whoever has this.
         @param limit: bytes that the content may have.
         """
-        self.source = source
+        self.source, self.about = source, (source, parse)
         self.value: T | None = None
+        self.digest = b""
         self._parse, self._limit = parse, limit
         self._stamp: Stamp | None = None
         self._means: Means | None = None
@@ -95,25 +100,26 @@ class Followed(Generic[T]):
         @raise ConfigError: it cannot be read or used; without a path.
         """
         if self.source.file:
-            self.value = self._read()
+            self.value, self.digest = self._read()
 
     def start(self, means: Means, before: Followed[T] | None = None, taken: Callable[[T], None] | None = None) -> None:
         """
         Keep it up to date from now on.
 
-        @param before: of the configuration before: what it knows counts until there is something newer, where the
-            source is the same one.
+        @param before: of the configuration before: what it knows counts until there is something newer, where it is
+            about the same.
         @param taken: told of each new value.
         """
         self._means, self._taken = means, taken
+        heir = before is not None and before.about == self.about and before.value is not None
+        if heir and before is not None and self.digest in (b"", before.digest):
+            self.value, self.digest = before.value, before.digest  # a file that is equal is kept once
         if self.source.file:
             self._watch = FileWatch(self.source.file, self._changed, means.wheel)
             self._watch.start(self._stamp)
             return
         self._timer = means.wheel.timer(self.refresh)
         self._delay = FIRST_RETRY
-        if before is not None and before.source == self.source and before.value is not None:
-            self.value = before.value
         self.refresh()
 
     def stop(self) -> None:
@@ -148,7 +154,7 @@ class Followed(Generic[T]):
         if answer.status != 200:
             self._failed(Failure(ValueError(f"it answered {answer.status}")))
             return
-        self._work(lambda: self._parse(answer.content))
+        self._work(lambda: self._made_of(answer.content))
 
     # -- a file
 
@@ -159,11 +165,11 @@ class Followed(Generic[T]):
             self._busy = True
             self._work(self._read)
 
-    def _read(self) -> T:
+    def _read(self) -> tuple[T, bytes]:
         path = self.source.file
         try:
             data, self._stamp = read(path, self._limit)
-            return self._parse(data)
+            return self._made_of(data)
         except ConfigFaults as error:
             raise ConfigError(f"{path}: {error.faults[0].message}") from None
         except ValueError as error:
@@ -171,25 +177,32 @@ class Followed(Generic[T]):
 
     # -- either
 
-    def _work(self, make: Callable[[], T]) -> None:
+    def _made_of(self, data: bytes) -> tuple[T, bytes]:
+        """What is made of it, in a thread, and its digest: what there is where it is the same."""
+        digest = sha256(data).digest()
+        known = self.value
+        return (known if known is not None and digest == self.digest else self._parse(data)), digest
+
+    def _work(self, make: Callable[[], tuple[T, bytes]]) -> None:
         means = self._means
         if means is None:
             return
         making: Deferred[Any] = deferToThreadPool(means.reactor, means.reactor.getThreadPool(), _quietly, make)
         making.addCallbacks(self._made, self._failed)
 
-    def _made(self, value: T) -> None:
+    def _made(self, made: tuple[T, bytes]) -> None:
         means = self._means
         if means is None:
             return
-        self.value = value
+        value, same = made[0], made[0] is self.value
+        self.value, self.digest = made
         means.count("source_refreshed")
         if self._failing:
             self._failing = False
             _log.info("{source} can be used again", source=str(self.source))
         self._delay = FIRST_RETRY
         self._over(self.source.interval * _random.uniform(0.9, 1.1))
-        if self._taken is not None:
+        if self._taken is not None and not same:
             self._taken(value)
 
     def _failed(self, failure: Failure) -> None:

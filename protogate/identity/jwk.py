@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from cryptography import x509
@@ -72,12 +73,16 @@ class Key:
 
 
 class KeySet:
-    """Some keys."""
+    """
+    Some keys.
 
-    __slots__ = ("_keys",)
+    @ivar digest: of what they were read from: two sets with an equal one are equal.
+    """
 
-    def __init__(self, keys: Sequence[Key]) -> None:
-        self._keys = tuple(keys)
+    __slots__ = ("_keys", "digest")
+
+    def __init__(self, keys: Sequence[Key], digest: bytes = b"") -> None:
+        self._keys, self.digest = tuple(keys), digest
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -101,7 +106,7 @@ def secret(value: bytes) -> KeySet:
     algorithms = [name for name, least in SECRET.items() if len(value) >= least]
     if not algorithms:
         raise ValueError(f"a secret for HS256 has {SECRET['HS256']} bytes at least, this one has {len(value)}")
-    return KeySet([Key(OctKey.import_key(value), algorithms)])
+    return KeySet([Key(OctKey.import_key(value), algorithms)], sha256(value).digest())
 
 
 def parse(data: bytes) -> KeySet:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Generic, TypeVar
 
 from mypy_extensions import mypyc_attr
@@ -71,8 +72,11 @@ class Memo(Generic[T]):
         return waiter
 
     def inherit(self, other: Memo[T]) -> None:
-        """Take over what another one remembers."""
-        self._good, self._bad = dict(other._good), dict(other._bad)
+        """Take over what another one remembers, as far as there is room."""
+        limit = self._limit
+        for mine, theirs in ((self._good, other._good), (self._bad, other._bad)):
+            mine.clear()
+            mine.update(islice(theirs.items(), max(len(theirs) - limit, 0), None))
 
     def forget(self) -> None:
         """Everything that was remembered."""

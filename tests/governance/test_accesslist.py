@@ -19,6 +19,7 @@ from protogate.config.model import Module
 from protogate.errors import Abort, ConfigError
 from protogate.exchange.pipeline import run
 from protogate.expression import cidr
+from protogate.expression.template import compile as template
 from protogate.governance.accesslist import AccessListFactory
 from protogate.governance.binding import bind
 from protogate.governance.networks import Networks, Tags, merged, network
@@ -331,6 +332,22 @@ def test_a_list_is_kept_over_a_reload(fakes):
     second.start(later, first)
     first.stop()
     assert [admits(second, fakes, ip) for ip in ("10.0.0.1", "192.0.2.7", "192.0.2.8")] == [False, False, True]
+    second.stop()
+
+
+def test_a_list_that_becomes_one_of_something_else_is_read_anew(fakes):
+    reactor, means = listing(lambda request: Response(200, body=Whole(b"10.0.0.1")))
+    first = build(deny={"url": "http://lists.test/blocked"})
+    first.start(means, None)
+    reactor.run()
+    reactor, later = listing(lambda request: Response(200, body=Whole(b"10.0.0.1")))
+    second = build(deny={"url": "http://lists.test/blocked"}, by=template("${source.ip}"))
+    second.start(later, first)
+    first.stop()
+    with pytest.raises(Abort, match="could not be read yet"):
+        second.process(fakes.Exchange(ip="10.0.0.1"))
+    reactor.run()
+    assert not admits(second, fakes, "10.0.0.1")
     second.stop()
 
 

@@ -259,6 +259,19 @@ def test_a_verdict_is_remembered_under_its_key():
     assert scene.counted["service_asked"] == 4
 
 
+def test_verdicts_outlive_a_reload_that_leaves_the_terms_as_they_are():
+    params = {"take": "x-user", "remember": {"key": template("${request.headers['authorization']}")}}
+    made = exchange(headers=[(b"authorization", b"a")])
+    first = Scene(ok((b"x-user", b"alice")), **params)
+    first.ask(made)
+    for changed, asked in (({}, 0), ({"send": "x-a"}, 1)):
+        second = Scene(ok(), **params, **changed)
+        second.module.start(FakeMeans({ORIGIN: second.service}, reactor=second.reactor), first.module)
+        second.reactor.clock.advance(first.reactor.clock.seconds() - second.reactor.clock.seconds())
+        assert second.ask(exchange(headers=[(b"authorization", b"a")])).identity is not None
+        assert len(second.service.requests) == asked, changed
+
+
 def test_a_refusal_is_remembered_for_its_own_time_and_each_gets_a_body():
     scene = Scene(lambda request: Response(403, [], Whole(b"no")), **KEY)
     for _ in range(3):

@@ -290,6 +290,38 @@ def test_keys_of_the_same_url_outlive_a_reload():
     third.module.stop()
 
 
+def test_what_was_verified_outlives_reloads_and_refreshes_that_change_nothing():
+    first = Scene()
+    first.ask(token())
+    first.reactor.advance(1000)
+    assert len(first.issuer.requests) > 2
+    first.ask(token())
+    assert first.counted["token_verified"] == 1
+    again = Scene(first, realm="other")
+    assert again.ask(token()).identity.user == "alice"
+    assert again.counted["token_verified"] == 0
+    for terms in ({"audience": "elsewhere"}, {"required": ["tenant"]}, {"algorithms": ["ES256"]}):
+        assert Scene(again, **terms).ask(token()).status == 401, terms
+    renamed = Scene(again, user="iss")
+    assert renamed.ask(token()).identity.user == "https://id.test"
+    first.module.stop()
+    again.module.stop()
+
+
+def test_what_was_verified_with_a_secret_outlives_a_reload_with_the_same(tmp_path):
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    params = {"secret": {"file": str(path)}, "issuer": "https://id.test", "audience": "shop"}
+    first = Scene(**params)
+    text = token("HS256", OCT)
+    assert first.ask(text).identity.user == "alice"
+    same = Scene(first, **params)
+    assert same.ask(text).identity.user == "alice"
+    assert same.counted["token_verified"] == 0
+    path.write_bytes(b"x" * 32)
+    assert Scene(same, **params).ask(text).status == 401
+
+
 def test_a_file_of_keys_is_followed(tmp_path):
     path = tmp_path / "keys.json"
     path.write_bytes(public(RSA))

@@ -57,8 +57,11 @@ class Scene:
         self.lives, self.counters = Lives(), Counters()
 
     def take(self, *entries):
-        entries = [Module(name="living", stage=stage, action_param=params) for stage, params in entries]
-        bound = bind(entries, lambda interface, name: Factory(), ("shop",))
+        made = [
+            Module(name="living", stage=stage, action_param=params, condition=condition[0] if condition else "true")
+            for stage, params, *condition in entries
+        ]
+        bound = bind(made, lambda interface, name: Factory(), ("shop",))
         self.lives.take(bound, lambda each: each.count, self.counters)
         return [each.module for stage in bound.values() for each in stage]
 
@@ -99,6 +102,16 @@ def test_of_several_the_one_with_the_same_name_is_the_heir():
     assert (second.before, first.before, new.before) == (b, a, None)
     (last,) = scene.take(("", {"name": ["a"], "x": 3}))
     assert last.before is new, "no text, no name: the next in order"
+
+
+def test_of_several_without_a_name_the_one_for_the_same_requests_is_the_heir():
+    scene = Scene()
+    get, put = "request.method == 'GET'", "request.method == 'PUT'"
+    a, b = scene.take(("", {"x": 1}, get), ("", {"x": 1}, put))
+    twin_b, twin_a = scene.take(("", {"x": 1}, put), ("", {"x": 1}, get))
+    assert (twin_a.before, twin_b.before) == (a, b), "they have changed places"
+    new, last_b, last_a = scene.take(("", {"x": 9}), ("", {"x": 2}, put), ("", {"x": 3}, get))
+    assert (last_a.before, last_b.before, new.before) == (twin_a, twin_b, None), "one was put in front"
 
 
 def test_what_modules_have_is_added_up_while_they_run():

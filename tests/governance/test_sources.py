@@ -105,6 +105,40 @@ def test_a_changed_file_is_taken_over_and_a_broken_one_is_not(tmp_path, logged):
     scene.stop()
 
 
+def test_a_file_that_was_written_anew_with_the_same_content_changes_nothing(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_text("[1]")
+    scene = Scene(Source(file=str(path)))
+    scene.followed.load()
+    known = scene.followed.value
+    scene.start()
+    write(path, "[1]")
+    scene.reactor.advance(3)
+    assert scene.followed.value is known
+    assert (scene.told, scene.counted) == ([], {"source_refreshed": 1})
+    write(path, "[2]")
+    scene.reactor.advance(3)
+    assert (scene.followed.value, scene.told) == ([2], [[2]])
+    scene.stop()
+
+
+def test_of_a_file_that_did_not_change_over_a_reload_there_is_one_value(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_text("[1]")
+    first, same, changed = (Scene(Source(file=str(path))) for _ in range(3))
+    for scene in (first, same):
+        scene.followed.load()
+    first.start()
+    same.start(first.followed)
+    assert same.followed.value is first.followed.value
+    write(path, "[2]")
+    changed.followed.load()
+    changed.start(same.followed)
+    assert changed.followed.value == [2]
+    for scene in (first, same, changed):
+        scene.stop()
+
+
 def test_after_the_stop_nothing_is_taken_over(tmp_path):
     path = tmp_path / "list.json"
     path.write_text("[1]")
@@ -217,4 +251,25 @@ def test_what_was_known_before_a_reload_counts_until_there_is_something_newer():
     third = Scene(elsewhere, lambda request: Deferred()).start(first.followed)
     assert third.followed.value is None
     for scene in (first, second, third):
+        scene.stop()
+
+
+def test_a_url_that_says_the_same_again_changes_nothing():
+    scene = Scene(Source(url=URL, interval=60.0), lambda request: Response(200, body=Whole(b"[1]"))).start()
+    known = scene.followed.value
+    for _ in range(5):
+        scene.reactor.advance(30)
+    assert len(scene.service.requests) > 2
+    assert scene.followed.value is known
+    assert (scene.told, scene.counted["source_refreshed"]) == ([[1]], len(scene.service.requests))
+    scene.stop()
+
+
+def test_what_something_else_is_made_of_is_not_taken_over():
+    first = Scene(Source(url=URL, interval=60.0), lambda request: Response(200, body=Whole(b"[1]"))).start()
+    second = Scene(Source(url=URL, interval=60.0), lambda request: Deferred())
+    second.followed = Followed(Source(url=URL, interval=60.0), len)
+    second.start(first.followed)
+    assert second.followed.value is None
+    for scene in (first, second):
         scene.stop()

@@ -126,3 +126,13 @@ def test_it_can_be_taken_over_and_forgotten(memo, clock):
     other.inherit(memo)
     memo.forget()
     assert (memo.known(b"a"), other.known(b"a")) == (None, True)
+
+
+def test_no_more_is_taken_over_than_there_is_room_for(memo, clock):
+    for name in (b"a", b"b", b"c"):
+        memo.keep(name, True, 5)
+    small, none = Memo(clock.seconds, 2), Memo(clock.seconds, 0)
+    small.inherit(memo)
+    none.inherit(memo)
+    assert [small.known(name) for name in (b"a", b"b", b"c")] == [None, True, True]
+    assert len(none) == 0
