@@ -42,7 +42,7 @@ NOTHING: Final = Outcome.NOTHING
 
 
 CALL: Final = b"grpc-status"
-"""Where the status of an answer says nothing of the call, as in gRPC, this field of a head alone does, or of trailers."""
+"""Where the status of an answer says nothing of the call, as in gRPC: in a head alone or in trailers, this does."""
 FAILURES: Final = frozenset((b"2", b"13", b"14", b"15"))
 """UNKNOWN, INTERNAL, UNAVAILABLE, DATA_LOSS; what is left is said of the request, or up to the client: its deadline."""
 
