@@ -113,6 +113,7 @@ class Connection:
         self._left = 0  # while lingering: bytes that may still be thrown away,
         self._until = self._heard_at = 0.0  # when that ends, and when something was read last
         self._broken = False  # dead, and dropped as soon as this turn's bytes have left
+        self._doubted = -1.0  # since when nothing was heard, when that was found to be too long
 
     @property
     def busy(self) -> int:
@@ -291,6 +292,15 @@ class Connection:
             if due < self._due:
                 self._due = due
                 self.timer.set(delay)
+
+    def silent(self, since: float) -> bool:
+        """
+        Whether the peer, who has been silent since then for as long as he may be, really is: a loop that is far behind
+        has not read yet what came in time.  No at first; yes when somebody looks again, for a turn of the loop lies
+        between two looks, and it reads all there is.
+        """
+        before, self._doubted = self._doubted, since
+        return before == since
 
     def _rings(self) -> None:
         self._due = inf

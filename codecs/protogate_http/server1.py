@@ -8,6 +8,7 @@ Rules
 - FIN while an answer is owed means that the client left, except in a tunnel.
 - What nobody wants of a request is read and thrown away, up to L{DRAIN} bytes; beyond that the connection ends.
 - While it drains, a request that was on its way is still answered, with C{Connection: close}.
+- No idle connection is closed over a request that has come: all there is was read when its time was over.
 """
 
 from __future__ import annotations
@@ -372,7 +373,7 @@ class Server(Stream):
         if self.draining:
             seconds = min(seconds or inf, QUIET)
         left = self._idle + seconds - now if seconds else inf
-        if left <= 0:
+        if left <= 0 and self.silent(self._idle):
             if not self.draining:
                 self.context.count("client_idle_timeout")
             self.close()

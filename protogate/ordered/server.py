@@ -283,6 +283,8 @@ class Server(Link):
         """It is too late: an answer if there was none, else the end."""
         half = self.half
         if phase is Phase.CLIENT_IDLE:
+            if not self.silent(self._idle):
+                return 0.0
             if not self.draining:
                 self.context.count("client_idle_timeout")
             self.close()

@@ -457,6 +457,14 @@ def test_drain_waits_a_while_for_a_request_that_is_on_its_way():
     assert (end.wire.closing, end.counted) == (True, [])
 
 
+def test_what_a_loop_far_behind_has_not_read_yet_is_answered():
+    end = ServerEnd()
+    end.link.drain()
+    end.clock.advance(QUIET * 10)  # a single turn: clocks come first, then what can be read
+    end.send(GET % 1)
+    assert (end.said, end.wire.closing) == (NONE, True)
+
+
 def test_drain_lets_the_answer_end_and_takes_no_other_request():
     end = ServerEnd()
     held = waiting(end)

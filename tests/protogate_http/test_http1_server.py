@@ -360,7 +360,7 @@ def test_drain_finishes_what_is_under_way():
     app.clock.advance(2.9)
     app.server.drain()
     assert not app.wire.closing, "a request may be on its way"
-    app.clock.advance(0.2)
+    app.advance(0.3, 0.1)
     assert app.wire.closing
     assert app.counts == {}
     app = App()
@@ -375,6 +375,28 @@ def test_drain_finishes_what_is_under_way():
     app.feed(GET[10:])
     assert app.wire.closing
     assert app.wire.data.endswith(b"connection: close\r\n\r\n")
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_request_that_a_loop_far_behind_has_not_read_yet_is_answered(drains):
+    app = App(client_idle=75)
+    if drains:
+        app.server.drain()
+    app.clock.advance(100)  # a single turn: clocks come first, then what can be read
+    app.feed(GET)
+    assert app.wire.data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert app.wire.closing == drains
+    assert app.counts == {}
+    if drains:
+        return
+    app.clock.advance(100)
+    app.feed(GET)
+    assert app.wire.data == OK * 2, "and the next one, too"
+    app.clock.advance(100)
+    assert not app.wire.closing
+    app.advance(0.2, 0.1)
+    assert app.wire.closing
+    assert app.counts == {"client_idle_timeout": 1}
 
 
 # -- pipelining
