@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -125,9 +126,10 @@ class Worker:
         self._log = next(left) if message.log else None
         self._workers, self._board = message.workers, message.board
         source: Source = message.text, message.stamp
-        # The first one is made at once: nobody waits for the event loop.
+        # The first one is made at once: nobody waits for the event loop.  The supervisor has read the file itself: what
+        # is wrong now was not when that took it.
         service = self.service
-        make: Callable[..., Build] = build
+        make: Callable[..., Build] = partial(build, again=True)
         if service is not None:
 
             def make(path: str, source: Source) -> Build:
@@ -150,6 +152,9 @@ class Worker:
         return Done()
 
     def _commit(self) -> Message:
+        if self._draining:  # by a signal, of which the supervisor knows nothing: whoever comes next takes it
+            self._forget()
+            return Done()
         self._adopting.offer = self._offer
         try:
             if self._prepared is not None and self.service is not None:

@@ -254,6 +254,21 @@ async def test_it_cuts_off_what_is_under_way_when_it_is_told_to(world: World) ->
 
 
 @pytest_twisted.ensureDeferred
+async def test_who_drains_takes_no_configuration_but_holds_nobody_up(world: World) -> None:
+    await world.take("one", "web")
+    service = world.worker.service
+    assert service is not None
+    held = Answer()
+    await connectProtocol(TCP4ClientEndpoint(reactor, *world.sockets["web"].getsockname()), held)
+    await until(lambda: next(iter(service.ports.opened.values())).listener.connections)
+    world.worker.drain()  # by SIGTERM, which its supervisor does not hear
+    await world.take("two", "web", "more")
+    assert service.addresses == {}, "it would accept whom it cannot serve to the end"
+    await until(lambda: world.exits)
+    assert await held.whole == b""
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_message_that_is_for_a_supervisor_is_refused(world: World) -> None:
     with pytest.raises(Refused, match="does not understand Started"):
         await world.line.call(messages.Started(version="", reactor=""))
