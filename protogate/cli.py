@@ -16,6 +16,7 @@ from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
 from protogate.commands import codec, codecs, credential, decode, outside, switch
+from protogate.commands.registry import complain
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, releases, routes
 from protogate.losses import losses
@@ -65,7 +66,11 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     )
     command("routes", "Print the rules in the order in which they are considered.")
     asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.")
-    asked.add_argument("request", metavar="REQUEST", help="method and URL, e.g. 'GET http://a.test/hotel/order/1'")
+    asked.add_argument(
+        "request",
+        metavar="REQUEST",
+        help="method and URL, e.g. 'GET http://a.test/hotel/order/1'; without a method GET",
+    )
     asked.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a request header")
     asked.add_argument("--from", dest="source", default="127.0.0.1", metavar="IP", help="where it comes from")
     asked.add_argument("--tls", action="store_true", help="as if it came over TLS")
@@ -134,8 +139,7 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
             options.claim,
         )
     except ValueError as error:
-        print(f"protogate explain: {error}", file=sys.stderr)
-        return 2
+        return complain("explain", error)
     print(explain(built, question), file=out)
     return 0
 
@@ -168,12 +172,13 @@ def upgrade(pid: int | None, file: str | None, out: TextIO) -> int:
             pid = process(Path(file).read_text("ascii", "replace"))
         assert pid is not None
         if not catches(pid, signal.SIGUSR2):
-            print(f"protogate upgrade: process {pid} is no gateway", file=sys.stderr)
-            return 1
+            return complain("upgrade", f"process {pid} is no gateway", 1)
         os.kill(pid, signal.SIGUSR2)
-    except (OSError, ValueError) as error:
-        print(f"protogate upgrade: {error}", file=sys.stderr)
-        return 1
+    except ValueError as error:
+        return complain("upgrade", f"{file}: {error}", 1)
+    except OSError as error:
+        # Of a file it says by itself which.
+        return complain("upgrade", error if error.filename else f"process {pid}: {error.strerror}", 1)
     print(f"process {pid} was asked; its log says how it went", file=out)
     return 0
 
@@ -215,8 +220,7 @@ def run(path: str, name: str | None) -> int:
     try:
         reactor: Any = install(name or "")
     except NoSuchReactor:
-        print(f"protogate run: no reactor named {name!r}; installed: {', '.join(reactors())}", file=sys.stderr)
-        return 2
+        return complain("run", f"no reactor named {name!r}; installed: {', '.join(reactors())}")
     begin = Begin(twistd=False, reactor=name or os.environ.get(REACTOR, ""))
     return serve(make(path, begin), reactor)
 

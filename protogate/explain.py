@@ -14,6 +14,7 @@ import re
 import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 
 from protogate.build import Build
@@ -95,6 +96,12 @@ class Question:
                 authority(authority_)
         except ValueError as error:
             raise ValueError(f"host: {error}") from None
+        try:
+            ip_address(source)
+        except ValueError:
+            raise ValueError(f"expected the address of a client, like 192.0.2.1, got {source!r}") from None
+        if not 200 <= status <= 999:
+            raise ValueError(f"expected the status of an answer, 200 to 999, got {status}")
         session = _session(certificate) if certificate else None
         tls = tls or session is not None
         return cls(

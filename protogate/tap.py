@@ -38,6 +38,11 @@ class Options(usage.Options):
     made: IService | None = None
     """The service, where it was made already: in the program of an upgrade."""
 
+    def parseArgs(self, *words: str) -> None:
+        """Twisted.  It would only say that their number is wrong."""
+        if words:
+            raise usage.UsageError(f"{words[0]!r} is no option; the configuration is named by -c FILE")
+
     def postOptions(self) -> None:
         """Twisted."""
         if not self["config"]:

@@ -118,6 +118,26 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert "protogate" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["explain", "-c", "gateway.yaml", "/", "--from", "999"], "explain: expected the address of a client"),
+        (["explain", "-c", "gateway.yaml", "/", "--status", "99"], "explain: expected the status of an answer"),
+        (["run", "-c", "gateway.yaml", "--reactor", "none"], "run: no reactor named 'none'; installed: "),
+        (["upgrade", "--pidfile", "gone.pid"], "upgrade: gone.pid: No such file or directory"),
+        (["upgrade", "--pidfile", "gateway.yaml"], "upgrade: gateway.yaml: "),
+        (["upgrade", "--pid", "999999999"], "upgrade: process 999999999: No such process"),
+        (["decode", "http1", "gone"], "decode: gone: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_it_is_about(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "gateway.yaml").write_text(FINE)
+    assert run(*arguments)[0] in {1, 2}
+    assert capsys.readouterr().err.startswith(f"protogate {told}")
+
+
 def test_an_upgrade_is_a_signal_to_whoever_understands_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

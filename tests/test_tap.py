@@ -33,6 +33,11 @@ def test_a_configuration_is_needed() -> None:
         options()
 
 
+def test_a_configuration_is_named_by_an_option() -> None:
+    with pytest.raises(UsageError, match=r"'gateway\.yaml' is no option; the configuration is named by -c FILE"):
+        options("gateway.yaml")
+
+
 def test_a_service_is_made_before_anything_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text('listeners: [{name: web, address: "127.0.0.1:0"}]\n')

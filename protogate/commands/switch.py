@@ -86,6 +86,8 @@ def run(options: Namespace, out: TextIO) -> int:
                 write(path, name, state == "on")
         for line in shown({name: found[name]} if name else found):
             print(line, file=out)
+        if not found:
+            print(f"{options.config}: no entry has a switch (degrade, when: {{switch: NAME}})", file=out)
     except (OSError, ValueError) as error:
         return complain(NAME, error, 1)
     return 0

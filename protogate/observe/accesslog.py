@@ -336,7 +336,7 @@ def opened(file: str) -> int | None:
 
 def cannot_open(error: OSError) -> ConfigError:
     """What is wrong with the file's name."""
-    return ConfigError(f"cannot be opened: {error.strerror}", ("accessLog", "file"))
+    return ConfigError(f"cannot be opened: {error.strerror}: {error.filename}", ("accessLog", "file"))
 
 
 def _nobody_reads(error: OSError) -> bool:

@@ -50,8 +50,8 @@ def test_bytes_come_from_a_file_or_from_standard_input(tmp_path: Path, monkeypat
         (["sotp", "-x", "d5 5"], 2, "-x wants pairs of hex digits"),
         (["sotp", "-x", "d5é0"], 2, "-x wants pairs of hex digits"),
         (["nothing", "-x", ""], 2, "no codec named 'nothing'; installed: http1, http2, sotp"),
-        (["sotp", "not-there"], 1, "No such file or directory: 'not-there'"),
-        (["sotp", "-x", "@not-there"], 1, "No such file or directory: 'not-there'"),
+        (["sotp", "not-there"], 1, "not-there: No such file or directory"),
+        (["sotp", "-x", "@not-there"], 1, "not-there: No such file or directory"),
     ],
 )
 def test_what_cannot_be_had(arguments: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:

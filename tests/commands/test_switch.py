@@ -47,6 +47,14 @@ def test_it_shows_what_there_is(site: Site) -> None:
     assert site.run("b") == (0, "b  off  used by: search\n")
 
 
+def test_it_says_that_there_is_none(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.config.write_text(CONFIG.removesuffix("modules:\n"))
+    status, text = site.run()
+    assert status == 0
+    assert text == f"{tmp_path / 'gateway.yaml'}: no entry has a switch (degrade, when: {{switch: NAME}})\n"
+
+
 def test_it_turns_one_and_leaves_the_rest_alone(site: Site) -> None:
     site.list.write_text("# ours\nb  # for a while\n")
     assert site.run("a", "on") == (0, "a  on   used by: shop, cart\n")
