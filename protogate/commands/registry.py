@@ -37,7 +37,7 @@ def add(commands: Commands, name: str, text: str, function: Function | None, exa
 
 
 def complain(command: str, why: Any, status: int = 2) -> int:
-    """Say on standard error why a command ends; returns the status.  Of an OSError, what it is about and what it says."""
+    """Say on standard error why a command ends; returns the status.  Of an OSError: about what, and what it says."""
     if isinstance(why, OSError) and why.strerror:
         why = f"{why.filename}: {why.strerror}" if why.filename is not None else why.strerror
     print(f"protogate {command}: {why}", file=sys.stderr)
