@@ -81,18 +81,20 @@ class Build:
         return self.loaded.config
 
 
-def build(path: str, source: Source | None = None) -> Build:
+def build(path: str, source: Source | None = None, again: bool = False) -> Build:
     """
     Read and compile a configuration file.
 
     @param source: its content, where it has been read already.
+    @param again: whether it was in force already, or is about to be: then nobody is helped by a fault of what may be
+        mended while it is.
     @raise ConfigFaults: all faults; its text is ready for an operator.
     """
     loaded = _load(path, source)
     if not isinstance(loaded, Loaded):
         # The file is wrong already; what is left of it may be wrong in other ways.
-        raise loaded.faults(_Parts(loaded.config).faults)
-    config, parts = loaded.config, _Parts(loaded.config)
+        raise loaded.faults(_Parts(loaded.config, again).faults)
+    config, parts = loaded.config, _Parts(loaded.config, again)
     if parts.faults:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
@@ -137,14 +139,14 @@ def _load(path: str, source: Source | None) -> Loaded | Rest:
 class _Parts:
     """What is made of a configuration, each part by itself, and what is wrong with any of them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, again: bool) -> None:
         self.faults: list[ConfigError] = []
         cohort: str = self._made(_cohort, config.gateway) or DEFAULT
         gateway = msgspec.structs.replace(config.gateway, cohort=cohort)
         self.router: Any = self._made(Router, config.routes, gateway)
         upstreams = [upstream.name for upstream in config.upstreams]
         self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
-        self.sources: Any = self._made(discovery.sources, config, find)
+        self.sources: Any = self._made(discovery.sources, config, find, again)
         named = _destinations(self.router, self.bound, self.sources)
         self.origins = [name for name in named if "://" in name]
         self.codecs: Any = self._made(Codecs, config, self.origins)

@@ -6,7 +6,8 @@ A file with a list of endpoints, in YAML or JSON: looked at each second, and rea
 
 Rules
 - Whoever writes it writes all of it: a fault in one entry is a fault of the file, and the list before stays in use.
-- It is read when the configuration is loaded, and its faults are the configuration's then.
+- It is read when the configuration is loaded, and its faults are the configuration's then.  Where that was in force
+  already, as when a worker is replaced, they are trouble of the source.
 - It is read in a thread, one reading at a time.
 """
 
@@ -46,15 +47,24 @@ Reading = tuple[tuple[Place, ...], Stamp]
 class Listed:
     """
     @param path: absolute.
+    @param again: see L{Entries}.
     @raise ConfigError: it cannot be read or used.
     """
 
     patience = 0.0
 
-    def __init__(self, path: str, entry: Entry) -> None:
+    def __init__(self, path: str, entry: Entry, again: bool = False) -> None:
         self.asks: dict[str, Any] = {}
         self._path, self._entry = path, entry
-        self._places, self._stamp = reading(path, entry)
+        self._places: tuple[Place, ...] = ()
+        self._stamp: Stamp | None = None
+        self._trouble = ""
+        try:
+            self._places, self._stamp = reading(path, entry)
+        except ConfigError as error:
+            if not again:
+                raise
+            self._trouble = str(error)
         self._findings: Findings | None = None
         self._watch: FileWatch | None = None
         self._busy = self._again = False
@@ -64,7 +74,11 @@ class Listed:
         self._findings = findings
         self._watch = FileWatch(self._path, self._changed, findings.wheel, gone=self._gone)
         self._watch.start(self._stamp)
-        findings.found(self._places)
+        if self._trouble:
+            findings.failed(self._trouble)
+            self._changed()  # it may have been mended since
+        else:
+            findings.found(self._places)
 
     def stop(self) -> None:
         """L{IDiscovery}."""
@@ -175,4 +189,4 @@ class ListedFactory:
 
     def build(self, options: str, entry: Entry) -> Listed:
         """L{IDiscoveryFactory}."""
-        return Listed(options, entry)
+        return Listed(options, entry, getattr(entry, "again", False))

@@ -6,7 +6,8 @@ Rules
   with it.  Not for ever: in the end addresses belong to somebody else.
 - A source that knows somebody and then nobody is doubted for C{emptyFor}: far more often it has lost its memory, or its
   sight, than all servers have gone at once; and if they have, asking them fails just as well as asking nobody.
-- Before the first answer requests wait for it, not longer than C{timeouts.dns}.
+- Before the first answer requests wait for it, not longer than C{timeouts.dns}.  When there is none, a process goes on
+  with what others of its gateway use (L{protogate.upstream.known}), and for as long.
 - Who is found twice in one answer is there once: as it stands there last.
 """
 
@@ -27,6 +28,7 @@ from protogate.errors import ALWAYS, UPSTREAM, Abort, Phase, timeout
 from protogate.interfaces import IDiscovery, IService
 from protogate.observe.events import Limited
 from protogate.upstream.endpoint import Place, spoken
+from protogate.upstream.known import Known
 from protogate.upstream.refusal import unfound
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Findings:
         self._name, self._source, self._means, self._context = name, source, means, context
         self._changed, self._lost = changed, lost
         self._places: tuple[Place, ...] = ()
+        self._known = Known(means.board, name, key)
         self._begun = self._running = self._away = False
         self._said = ""  # why it is away, as it was told last
         self._warn = Limited(_log.warn, now=means.wheel.now)
@@ -80,6 +83,7 @@ class Findings:
         if self._begun:
             return
         self._begun = self._running = True
+        self._known.follow()
         limit = self._context.timeouts.dns
         if limit:
             self._late.set(limit)
@@ -105,6 +109,7 @@ class Findings:
         running, self._running = self._running, False
         for timer in (self._late, self._expiry, self._doubt):
             timer.end()
+        self._known.leave()
         if running:
             try:
                 self._source.stop()
@@ -124,7 +129,9 @@ class Findings:
         self.count("discovery_ok")
         self._late.close()
         self._expiry.close()
-        self.stale = False
+        if self.stale:
+            self.stale = False
+            self._known.use(self._places)
         if self._away:
             self._away, self._said = False, ""
             _log.info("upstream {upstream}: {source} answers", **self._about())
@@ -136,7 +143,7 @@ class Findings:
             self._doubt.set(float(self.settings.empty_for))
             _log.warn(
                 "upstream {upstream}: {source} knows no endpoint any more; {known} is used for another {time}",
-                known=self._known(),
+                known=self._number(),
                 time=written(self.settings.empty_for),
                 **self._about(),
             )
@@ -152,6 +159,9 @@ class Findings:
         self.count("discovery_failed")
         self._doubt.close()
         reason = unfound(self._name, f"{self._about()['source']}: {why}") if isinstance(why, str) else why
+        if not self.answered:
+            self._late.close()
+            self._inherit()
         said = str(why)
         if said != self._said:
             tell = self._warn if self._away else _log.warn  # of further reasons not all
@@ -161,12 +171,10 @@ class Findings:
             )
         self._away = True
         if not self.answered:
-            self._late.close()
-            self._give_up(reason)
+            self.reason = reason
+            self._lost(reason)
         elif not self.stale and self._places:
-            self.stale = True
-            if self.settings.stale_for:
-                self._expiry.set(float(self.settings.stale_for))
+            self._age(0.0)
 
     # -- clocks
 
@@ -174,16 +182,26 @@ class Findings:
         seconds = self._context.timeouts.dns
         if self.settings.dns is not None:
             self.count("dns_timeout")
-            self._give_up(timeout(Phase.DNS, UPSTREAM, seconds, ALWAYS))
+        if self._inherit():
+            _log.warn(
+                "upstream {upstream}: {source} has not answered for {time:g} s; {kept}",
+                time=seconds,
+                kept=self._kept(),
+                **self._about(),
+            )
+            return
+        if self.settings.dns is not None:
+            self.reason = timeout(Phase.DNS, UPSTREAM, seconds, ALWAYS)
         else:
-            self._give_up(unfound(self._name, f"{self._about()['source']} has not answered for {seconds:g} s"))
+            self.reason = unfound(self._name, f"{self._about()['source']} has not answered for {seconds:g} s")
+        self._lost(self.reason)
 
     def _expired(self) -> None:
         self.count("discovery_expired")
         self.stale = False
         _log.error(
             "upstream {upstream}: {source} has been away for {time}: {known} is not used any more",
-            known=self._known(),
+            known=self._number(),
             time=written(self.settings.stale_for),
             **self._about(),
         )
@@ -200,19 +218,34 @@ class Findings:
         first, self.answered, self.reason = not self.answered, True, None
         if first or places != self._places:
             self._places = places
+            self._known.use(places)
             self._changed(places)
 
-    def _give_up(self, reason: Abort) -> None:
-        self.reason = reason
-        self._lost(reason)
+    def _inherit(self) -> bool:
+        """Go on with what others of this gateway use, if they know somebody."""
+        places, old = self._known.found()
+        bound = float(self.settings.stale_for)
+        if not places or (bound and old >= bound):
+            return False
+        self._take(places)
+        self._age(old)
+        return True
+
+    def _age(self, old: float) -> None:
+        """What is in use is old, by so many seconds."""
+        self.stale = True
+        bound = float(self.settings.stale_for)
+        if bound:
+            self._expiry.set(bound - old)
+        self._known.use(self._places, old)
 
     def _kept(self) -> str:
         if not self._places:
             return "there is no endpoint of it to use"
         bound = self.settings.stale_for
-        return f"{self._known()} is used {f'for up to {written(bound)}' if bound else 'until it answers'}"
+        return f"{self._number()} is used {f'for up to {written(bound)}' if bound else 'until it answers'}"
 
-    def _known(self) -> str:
+    def _number(self) -> str:
         number = len(self._places)
         return f"what it knew ({number} endpoint{'' if number == 1 else 's'})"
 

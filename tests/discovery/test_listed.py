@@ -217,3 +217,32 @@ def test_reading_that_breaks_is_logged_and_told(
     own.findings.reactor.run()
     assert len(own.findings.trouble) == 1
     flush_errors(ZeroDivisionError)
+
+
+def test_where_it_was_in_force_already_a_fault_is_trouble_until_it_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    write(path, "- {url: \n")
+    with pytest.raises(ConfigError):
+        Listed(str(path), ENTRY)
+    source, findings = Listed(str(path), ENTRY, again=True), FakeFindings()
+    source.start(findings)  # type: ignore[arg-type]
+    findings.reactor.run()
+    assert (findings.places, len(findings.trouble)) == ([], 2), "it is read again at once"
+    assert "list.yaml" in findings.trouble[0]
+    write(path, f"- {at(1)}:80\n")
+    for _ in range(4):
+        findings.reactor.run()
+        findings.reactor.clock.advance(1)
+    findings.reactor.run()
+    assert [[each.host for each in places] for places in findings.places] == [[at(1)]]
+    source.stop()
+
+
+def test_one_that_is_mended_before_it_starts_is_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    source, findings = Listed(str(path), ENTRY, again=True), FakeFindings()
+    write(path, f"- {at(1)}:80\n")
+    source.start(findings)  # type: ignore[arg-type]
+    findings.reactor.run()
+    assert len(findings.places) == 1
+    source.stop()
