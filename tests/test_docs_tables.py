@@ -19,8 +19,10 @@ from protogate.config.schema import configurable
 from protogate.config.units import written
 from protogate.expression.names import CONDITION, RESPONSE, TEMPLATE
 from protogate.governance.stages import STAGES
+from protogate.interfaces import IModuleFactory
 from protogate.message import Request
 from protogate.observe.schema import Durations, Record
+from protogate.plugins import find, names
 from protogate.routing.rules import forwarded
 from protogate.routing.table import TYPES, Router
 from protogate.testing.gateway import MemoryGateway
@@ -354,6 +356,11 @@ def test_every_error_type_is_there() -> None:
 
 def test_stages_stand_in_their_order() -> None:
     assert tuple(name for row in table("modules.md", "Stage") for name in codes(row[0])) == STAGES
+
+
+def test_every_module_is_in_the_list_with_where_it_runs() -> None:
+    rows = {re.findall(r"modules/(\w+)\.md", row[1])[0]: tuple(codes(row[3])) for row in table("modules.md", "To")}
+    assert rows == {name: find(IModuleFactory, name).stages for name in names(IModuleFactory)}
 
 
 def test_states_are_drawn_from_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
