@@ -16,6 +16,7 @@ from protogate.governance.lives import Lives
 from protogate.observe.counters import Counters
 from protogate.observe.snapshot import Number, Shares, Snapshot
 from protogate.routing.hold import Holds
+from protogate.upstream.circuit import BY, WHOLE
 from protogate.upstream.clusters import Clusters
 
 SHOWN: Final = 4096
@@ -86,7 +87,10 @@ class Own:
     def _why(self, upstream: str, at: str, by: str) -> str:
         clusters = self._gateway.clusters
         assert clusters is not None
-        return clusters.current[upstream].judged()[at].held[by][1]
+        cluster = clusters.current[upstream]
+        if at == WHOLE:
+            return "" if cluster.whole is None else cluster.whole[1]
+        return cluster.judged()[at].held[by][1]
 
 
 def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
@@ -102,7 +106,7 @@ def _listeners(ports: Ports) -> dict[str, dict[str, Number]]:
 
 
 def _endpoints(clusters: Clusters | None) -> Shares:
-    """What is left to endpoints that are judged."""
+    """What is left to endpoints that are judged, and to all of an upstream where that is."""
     found: Shares = {}
     room = SHOWN
     for name, cluster in () if clusters is None else clusters.current.items():
@@ -113,6 +117,9 @@ def _endpoints(clusters: Clusters | None) -> Shares:
                 for at, endpoint in islice(judged.items(), room)
             }
             room -= len(judged)
+        if cluster.whole is not None:
+            share, _ = cluster.whole
+            found.setdefault(name, {})[WHOLE] = {"": share, **({BY: share} if share < 1.0 else {})}
     return found
 
 

@@ -9,6 +9,8 @@ from twisted.internet.defer import Deferred
 from protogate.admin.endpoints import targets, told
 from protogate.observe.snapshot import Snapshot
 from protogate.routing.hold import TOPIC
+from protogate.upstream import watch
+from protogate.upstream.circuit import WHOLE
 from protogate.upstream.verdicts import topic
 
 if TYPE_CHECKING:
@@ -46,4 +48,7 @@ class Whole:
         return targets(taken["gauges"].get("release", {}), {title: why for why, _, title in posted})
 
     def _why(self, upstream: str, at: str, by: str) -> str:
-        return self._supervisor.keeper.why(topic(upstream), at, by)
+        keeper = self._supervisor.keeper
+        if at == WHOLE:
+            return watch.reason(keeper.posts.get(watch.topic(upstream), {}))
+        return keeper.why(topic(upstream), at, by)

@@ -26,6 +26,8 @@ from protogate.upstream.judge import Entry, Judge, Office, Probes
 from protogate.upstream.seen import Seen
 
 BY: Final = "circuitBreaker"
+WHOLE: Final = "*"
+"""What all of an upstream is called where it is told what is left to endpoints."""
 
 _log = Logger()
 Answer = Response | Deferred[Response]
@@ -86,6 +88,12 @@ class UpstreamBreaker:
 
     def over(self, endpoint: Endpoint, probes: Probes) -> None:
         """It is over."""
+
+    @property
+    def held(self) -> tuple[float, str]:
+        """What is let through, 0.0 to 1.0, and why it is not all."""
+        breaker = self.circuit.breaker
+        return breaker.share, breaker.why
 
     def told(self, at: str, plain: Sequence[Any] | None) -> None:
         """How it stands in the process that leads."""

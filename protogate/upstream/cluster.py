@@ -190,6 +190,11 @@ class Cluster(Dispatcher):
         """Endpoints that are judged, see L{Verdicts.judged}."""
         return self._verdicts.judged()
 
+    @property
+    def whole(self) -> tuple[float, str] | None:
+        """What is left to all of it, see L{Watch.whole}."""
+        return self._watch.whole
+
     # -- who finds nobody
 
     def _nobody(self, request: Request) -> Deferred[Response]:

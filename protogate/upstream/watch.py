@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -21,6 +21,7 @@ from protogate.config.faults import ConfigFaults
 from protogate.errors import ConfigError
 from protogate.upstream.board import Board
 from protogate.upstream.breaker import Terms, wrong
+from protogate.upstream.circuit import BY as BREAKER
 from protogate.upstream.circuit import EndpointBreakers, UpstreamBreaker
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.judge import Probes
@@ -127,8 +128,14 @@ class Watch:
         self.outliers = self.breakers = None
 
     @property
+    def whole(self) -> tuple[float, str] | None:
+        """What the breaker of all of it lets through, and why it is not all; None = it has none."""
+        breakers = self.breakers
+        return breakers.held if isinstance(breakers, UpstreamBreaker) else None
+
+    @property
     def _topic(self) -> str:
-        return f"watch/{self.name}"
+        return topic(self.name)
 
     def _leave(self) -> None:
         self._timer.close()
@@ -235,6 +242,19 @@ class Watch:
         self._seen.clear()
         for judge in self._judges:
             judge.led(leads)
+
+
+def topic(upstream: str) -> str:
+    """Where on the board it stands how breakers, and who is left alone, stand."""
+    return f"watch/{upstream}"
+
+
+def reason(posted: Mapping[str, Any]) -> str:
+    """Why the breaker of all of an upstream is not closed, by what is posted there; empty = it is told nowhere."""
+    match posted.get(f"{BREAKER} "):
+        case [*_, str(why)]:
+            return why
+    return ""
 
 
 _KINDS: Final[dict[str, type[EndpointBreakers | UpstreamBreaker]]] = {

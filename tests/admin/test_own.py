@@ -94,6 +94,23 @@ def test_what_modules_have_right_now() -> None:
         assert gauge(own.snapshot(), "module", "concurrencyLimit")["busy"] == 0
 
 
+def test_what_the_breaker_of_an_upstream_lets_through() -> None:
+    breaker = ", circuitBreaker: {scope: upstream, consecutive: 2, open: 5s}}]"
+    with MemoryGateway(CONFIG.replace('192.0.2.7:80"}]}]', f'192.0.2.7:80"}}]{breaker}')) as gateway:
+        own = Own(gateway.service)
+        assert own.endpoints()["shop"]["*"] == {"share": 1.0, "held": {}}
+        for _ in range(2):
+            gateway.ask(GET)
+        assert own.snapshot()["endpoints"]["shop"]["*"] == {"": 0.0, "circuitBreaker": 0.0}
+        held = own.endpoints()["shop"]["*"]["held"]["circuitBreaker"]
+        assert held == {"share": 0.0, "why": "2 failures in a row"}
+        gateway.advance(5.2)
+        assert own.snapshot()["endpoints"]["shop"] == {
+            "192.0.2.7:80": {"": 1.0},
+            "*": {"": 0.05, "circuitBreaker": 0.05},
+        }
+
+
 def test_what_is_left_to_endpoints_that_are_judged() -> None:
     check = ", healthCheck: {type: connect, interval: 1s, timeout: 1s, fall: 1, rise: 1}}]"
     with MemoryGateway(CONFIG) as gateway:

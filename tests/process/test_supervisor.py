@@ -359,4 +359,10 @@ async def test_why_an_endpoint_is_held_back_is_what_was_posted(world: World) -> 
             "192.0.2.8:80": {"share": 1.0, "held": {}},
         }
     }
+    supervisor.totals.join().take({**empty(), "endpoints": {"shop": {"*": {"": 0.0, "circuitBreaker": 0.0}}}})
+    told = (await Whole(supervisor).endpoints())["shop"]["*"]
+    assert told == {"share": 0.0, "held": {"circuitBreaker": {"share": 0.0, "why": ""}}}, "nobody leads yet"
+    supervisor.keeper.posts["watch/shop"] = {"circuitBreaker ": [1, 1, 0, 4.5, 1, 5.0, "12 of 20 failed"]}
+    told = (await Whole(supervisor).endpoints())["shop"]["*"]
+    assert told["held"]["circuitBreaker"]["why"] == "12 of 20 failed"
     await supervisor.stopService()
