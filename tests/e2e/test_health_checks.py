@@ -22,6 +22,8 @@ from neighbours import Neighbours, free_port
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+SOON = {"interval": "400ms", "rise": 1, "fall": 3}
+"""Found out soon, but not where a busy machine once or twice keeps an answer from coming."""
 
 
 class GrpcServer:
@@ -62,7 +64,7 @@ def test_a_server_of_grpc_that_says_it_does_not_serve_gets_no_call(
     neighbours: Neighbours, servers: list[GrpcServer]
 ) -> None:
     one, two = servers
-    check = {"type": "grpc", "service": "shop.Orders", "interval": "200ms", "timeout": "200ms", "rise": 2, "fall": 2}
+    check = {"type": "grpc", "service": "shop.Orders", **SOON, "rise": 2}
     upstreams = [upstream("origin", one.port, two.port, protocol="http2", healthCheck=check)]
     listener = {"name": "web", "address": "127.0.0.1:0", "protocols": ["http2"]}
     gateway = start(neighbours, config(one.port, listeners=[listener], upstreams=upstreams))
@@ -126,7 +128,7 @@ def test_a_web_server_that_falls_ill_gets_no_request_and_one_that_dies_costs_non
     neighbours: Neighbours, serve: Callable[[], Any]
 ) -> None:
     one, two = serve(), serve()
-    check = {"path": "/health", "interval": "200ms", "timeout": "200ms", "rise": 1, "fall": 2}
+    check = {"path": "/health", **SOON}
     upstreams = [upstream("origin", one.server_port, two.server_port, healthCheck=check)]
     gateway = start(neighbours, config(one.server_port, upstreams=upstreams))
 
@@ -156,7 +158,7 @@ def test_workers_look_once_for_all_and_go_on_from_what_is_known_when_one_of_them
     neighbours: Neighbours, serve: Callable[[], Any]
 ) -> None:
     one, two, admin = serve(), serve(), free_port()
-    check = {"path": "/health", "interval": "500ms", "timeout": "500ms", "rise": 1, "fall": 2}
+    check = {"path": "/health", **SOON, "interval": "500ms"}
     upstreams = [upstream("origin", one.server_port, two.server_port, healthCheck=check)]
     settings = crowd(one.server_port, 2, upstreams=upstreams, admin={"address": f"127.0.0.1:{admin}"})
     gateway = begin(neighbours, settings)
@@ -182,8 +184,8 @@ def test_workers_look_once_for_all_and_go_on_from_what_is_known_when_one_of_them
         return met
 
     before, began = one.looks, time.monotonic()
-    eventually(lambda: one.looks - before >= 4, "it is looked at")
-    assert time.monotonic() - began > 1.2, "one look in each interval, not one by each worker"
+    eventually(lambda: one.looks - before >= 6, "it is looked at")
+    assert time.monotonic() - began > 1.8, "one look in each interval, not one by each worker"
     one.ill = True
     gateway.says(f"127.0.0.1:{one.server_port} is not well: it answered 503")
     eventually(lambda: shares() == [0, 1], "all know")
@@ -201,11 +203,11 @@ def test_workers_look_once_for_all_and_go_on_from_what_is_known_when_one_of_them
     gateway.says("judges endpoints from now on")
     gateway.serving(3)
     assert {server for _, server in seen()} == {two.server_port}, "the new one knows before it serves"
-    assert gateway.log.count("is not well") == 1
+    assert gateway.log.count(f"{one.server_port} is not well") == 1
     gateway.running.signal(signal.SIGUSR2)
     gateway.says("upgrade: 2 workers with the new code serve")
     assert {server for _, server in seen()} == {two.server_port}
-    assert gateway.log.count("is not well") == 1
+    assert gateway.log.count(f"{one.server_port} is not well") == 1
     one.ill = False
     gateway.says(f"127.0.0.1:{one.server_port} is well again")
     eventually(lambda: shares() == [1, 1], "all know")
