@@ -89,7 +89,8 @@ class Bound:
     @ivar named: its parameter C{name}; empty where there is none, or it is no text.
     @ivar gauges: how much it has right now, by name, see L{protogate.governance.means.Means}.
     @ivar warnings: what works, but perhaps not as it was meant.  A module may have C{warnings} of its own:
-        ConfigErrors, whose paths start at its parameters.
+        ConfigErrors, whose paths start at its parameters; and C{waits}, the longest that it may wait, in seconds, and
+        the path of the parameter that says so: an entry whose timeout ends that earlier is warned of.
     """
 
     __slots__ = (
@@ -241,6 +242,7 @@ class _Entry:
         assert holds is not None
         assert key is not None
         warnings = [under(warning, *self._path, "actionParam") for warning in getattr(module, "warnings", ())]
+        warnings += self._impatience(*getattr(module, "waits", (0.0, ())))
         return Bound(entry, stage, bool(factory.guards), module, holds, key, warnings)
 
     def _fault(self, message: str, *path: str | int) -> None:
@@ -327,6 +329,15 @@ class _Entry:
             if not any(fault.path[: len(path)] == path for path in broken):
                 self._faults.append(under(fault, *self._path, "actionParam"))
         return None
+
+    def _impatience(self, seconds: float, path: Path) -> Iterator[ConfigError]:
+        """It is given up before it would give up by itself: its page then promises what does not happen."""
+        timeout = float(self._entry.timeout)
+        if 0 < timeout <= seconds:
+            why = (
+                f"it may take {seconds:g}s, and the timeout of the entry is {timeout:g}s: say less, or more there"
+            )
+            yield ConfigError(why, (*self._path, "actionParam", *path))
 
     def _strangers(self, module: Any) -> Iterator[ConfigError]:
         """Upstreams that it wants to ask and that there are not."""

@@ -111,6 +111,7 @@ class Cache:
         """
         self.terms, self.object, self.excuse = terms, size, excuse
         self._memory, self._wait, self._tell = memory, wait, tell
+        self.waits = wait, ("wait",)
         self._names = watched(terms.policy.credentials)
         self.credentials = ALWAYS | terms.policy.credentials
         self._places = Places(by)

@@ -22,7 +22,7 @@ from zope.interface import implementer
 from protogate.coded import Packed
 from protogate.codings import PACKERS
 from protogate.governance.negotiation import IDENTITY, LONGEST, coding
-from protogate.governance.params import Params
+from protogate.governance.params import Params, shown
 from protogate.governance.recoding import recode
 from protogate.governance.stages import PRE_RESPONSE
 from protogate.interfaces import IModule, IModuleFactory
@@ -160,21 +160,22 @@ class CompressFactory:
             elif name in LEVELS:
                 reader.fault(f"{name} is not installed: pip install 'protogate[{_EXTRAS[name]}]'", "codings", index)
             else:
-                reader.fault(f"expected one of {', '.join(LEVELS)}, got {name!r}", "codings", index)
+                reader.fault(f"expected one of {', '.join(LEVELS)}, got {shown(name)}", "codings", index)
         if not names and not reader.faults:
             reader.fault("expected at least one coding", "codings")
         levels = {name: LEVELS[name][2] for name in names}
         given = params.get("levels", {})
         if not isinstance(given, Mapping):
-            reader.fault(f"expected a mapping of codings and levels, got {given!r}", "levels")
+            reader.fault(f"expected a mapping of codings and levels, got {shown(given)}", "levels")
             given = {}
         for name, level in given.items():
             if name not in levels:
-                reader.fault(f"{name!r} is none of the codings: {', '.join(levels)}", "levels", name)
+                if levels:
+                    reader.fault(f"{shown(name)} is none of the codings: {', '.join(levels)}", "levels", name)
                 continue
             low, high, _ = LEVELS[name]
             if type(level) is not int or not low <= level <= high:
-                reader.fault(f"expected a number from {low} to {high}, got {level!r}", "levels", name)
+                reader.fault(f"expected a number from {low} to {high}, got {shown(level)}", "levels", name)
             else:
                 levels[name] = level
         types = _types(reader) if "types" in reader else TYPES
@@ -195,7 +196,7 @@ def _types(reader: Params) -> list[str]:
     for index, text in enumerate(reader.items("types")):
         if not isinstance(text, str) or not _TYPE(text):
             wanted = "expected a media type such as text/html, text/* or application/*+json"
-            reader.fault(f"{wanted}, got {text!r}", "types", index)
+            reader.fault(f"{wanted}, got {shown(text)}", "types", index)
         elif text.encode("ascii").startswith(NEVER):
             reader.fault(f"{text} is always left alone", "types", index)
         else:

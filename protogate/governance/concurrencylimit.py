@@ -84,6 +84,7 @@ class ConcurrencyLimit:
         self._each = each
         self._limit, self._learning, self._key, self._text = limit, learning, key, text
         self._queue, self._wait, self._status = queue, wait, status
+        self.waits = (wait, ("wait",)) if queue and not each else (0.0, ())
         self._count: Callable[[str], None] = uncounted
         self._workers = 1
         self._slots = Slots(limit, self._learn(), queue, wait, most)

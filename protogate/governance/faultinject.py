@@ -53,6 +53,7 @@ class FaultInject:
     ) -> None:
         self._ratio, self._delay, self._status = ratio, delay, status
         self._truncate, self._rate = truncate, rate
+        self.waits = delay, ("delay",)
 
     def process(self, exchange: Exchange) -> Response | Deferred[Response | None] | None:
         """Do it, for those that are hit."""

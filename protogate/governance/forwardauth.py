@@ -131,6 +131,7 @@ class ForwardAuth:
         self._means: Means | None = None
         self.reserves = take - _OWN
         self.asks = {question.service: ("ask",)}
+        self.waits = seconds, ("timeout",)
 
     # -- ILiveModule
 

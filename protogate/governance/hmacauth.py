@@ -125,6 +125,7 @@ class HmacAuth:
     ) -> None:
         self._admission, self._keys, self._demands, self._now = admission, keys, demands, now
         self._settings, self._prefix, self.warnings = redis, prefix.encode("utf-8"), warnings
+        self.waits = (0.0, ()) if redis is None else redis.waits
         self._redis: Redis | None = None
         self._running = False
         self._keep = demands.age + 2 * demands.skew

@@ -53,6 +53,7 @@ class KeyAuth:
         self._admission, self._places, self._now, self.warnings = admission, places, now, warnings
         self._file = known if isinstance(known, Followed) else None
         self._lookup = known if isinstance(known, Lookup) else None
+        self.waits = (0.0, ()) if self._lookup is None else self._lookup.waits
         self._means: Means | None = None
         self.reserves, self.hides = admission.reserves, place.parameters(places)
         self.asks = asks("keys", self._file)

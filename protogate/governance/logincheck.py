@@ -21,7 +21,7 @@ from protogate.config import address
 from protogate.errors import ConfigError
 from protogate.governance.admission import COMMON, Admission, located
 from protogate.governance.lookup import LONGEST, NOBODY, Lookup
-from protogate.governance.params import Params
+from protogate.governance.params import Params, shown
 from protogate.governance.redis import RedisError
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.identity import place
@@ -86,7 +86,7 @@ class LoginCheck:
         warnings: list[ConfigError],
     ) -> None:
         self._admission, self._places, self._lookup, self._login = admission, places, lookup, login
-        self.warnings = warnings
+        self.warnings, self.waits = warnings, lookup.waits
         self._means: Means | None = None
         self.reserves, self.hides = admission.reserves, place.parameters(places)
 
@@ -171,7 +171,7 @@ class LoginCheckFactory:
                 address.url(url.partition("?")[0])
                 url.encode("ascii")
             except (ConfigError, UnicodeEncodeError):
-                reader.fault(f"expected the URL of a page, got {url!r}", "login")
+                reader.fault(f"expected the URL of a page, got {shown(url)}", "login")
         elif back:
             reader.fault("from where? There is no login", "back")
         reader.done()

@@ -61,6 +61,7 @@ class Lookup:
     ) -> None:
         self._settings, self._scheme, self._prefix = settings, scheme, prefix.encode("utf-8")
         self._hashed, self._form, self._user, self._good, self._bad = hashed, form, user, good, bad
+        self.waits = settings.waits
         self._memo: Memo[Identity] | None = None
         self._redis: Redis | None = None
         self._running = False

@@ -75,6 +75,7 @@ class Quota:
         self._limit, self._calendar, self._kind, self._key, self._text = limit, calendar, kind, key, text
         self._cost, self._name, self._most, self._always = cost, name, most, always
         self._store, self._fails = store, fails
+        self.waits = (0.0, ()) if store is None else store.waits
         self._counts = Counts(limit, most)
         self._workers = 1
         self._quotas: Quotas | None = None

@@ -68,6 +68,7 @@ class RateLimit:
     ) -> None:
         self._rate, self._burst, self._key, self._text, self._cost = rate, burst, key, text, cost
         self._name, self._most, self._always, self._store, self._fails = name, most, always, store, fails
+        self.waits = (0.0, ()) if store is None else store.waits
         self._price = min(cost, burst) if isinstance(cost, int) else 0
         self._told = limits.Told(name, rate.count, rate.period)
         self._buckets = Buckets(rate.each, burst, most)

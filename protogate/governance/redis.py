@@ -98,7 +98,8 @@ class Redis:
     ) -> None:
         self.settings, self._given = settings, given
         self._reactor, self._wheel, self._count = reactor, wheel, count
-        self._warn = Limited(_log.warn, now=wheel.now)
+        # One that is told must not hide the next one, which is another.
+        self._warn_lost, self._warn_silent, self._warn_refused = (Limited(_log.warn, now=wheel.now) for _ in range(3))
         self._link: Link | None = None  # that may be used
         self._attempt: Deferred[Any] | None = None  # to connect
         self._retry: Timer = wheel.timer(self.connect)
@@ -180,7 +181,7 @@ class Redis:
             text = str(result.value)
             if not text.startswith("NOSCRIPT"):
                 self._count("redis_failed")
-                self._warn("Redis at {where} refused a command: {why}", where=self.settings.shown, why=text)
+                self._warn_refused("Redis at {where} refused a command: {why}", where=self.settings.shown, why=text)
             if text.startswith(ELSEWHERE):
                 self._link.abort(text)
             answer.errback(RedisRefused(text))
@@ -200,7 +201,7 @@ class Redis:
             self._silent = now
             self._patience.set(PATIENCE)
         where, seconds = self.settings.shown, self.settings.timeout
-        self._warn("Redis at {where} does not answer within {seconds:g} s", where=where, seconds=seconds)
+        self._warn_silent("Redis at {where} does not answer within {seconds:g} s", where=where, seconds=seconds)
         for answer in late:
             self._count("redis_timeout")
             if not answer.called:
@@ -250,7 +251,7 @@ class Redis:
         self._count("redis_failed")
         delay = min(FIRST * 2.0 ** min(self._failures, 16), MOST)
         self._failures += 1
-        self._warn("no connection to Redis at {where}: {why}", where=self.settings.shown, why=why)
+        self._warn_lost("no connection to Redis at {where}: {why}", where=self.settings.shown, why=why)
         self._retry.set(delay * (1 + _random.random() / 4))
 
     def stop(self) -> None:

@@ -59,6 +59,11 @@ class RedisSettings:
     secured: Any = field(default=None, compare=False, repr=False)
 
     @property
+    def waits(self) -> tuple[float, tuple[str, str]]:
+        """How long a module waits, and the parameter that says so; see L{protogate.governance.binding.Bound}."""
+        return self.timeout, ("redis", "timeout")
+
+    @property
     def shown(self) -> str:
         """For messages."""
         where = self.path or (f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}")

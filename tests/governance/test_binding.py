@@ -20,6 +20,7 @@ from protogate.governance import stages
 from protogate.governance.binding import bind
 from protogate.interfaces import IModuleFactory
 from protogate.message import Response
+from protogate.plugins import find as installed
 
 FAKE = "fake"
 
@@ -295,6 +296,34 @@ def test_warnings_of_a_module_tell_their_place(fakes):
     bound = bind([entry(), entry(name="odd")], find)["PRE_REQUEST"]
     told = [[(warning.path, warning.message) for warning in module.warnings] for module in bound]
     assert told == [[], [(("modules", 1, "actionParam", "a", 1), "is odd")]]
+
+
+@pytest.mark.parametrize(
+    ("name", "param", "seconds", "timeout"),
+    [
+        ("rateLimit", {"limit": "1/s", "name": "a", "redis": {"url": "redis://a", "timeout": "50ms"}}, 0.05, 0.05),
+        ("quota", {"limit": 1, "per": "day", "name": "a", "redis": {"url": "redis://a", "timeout": "3s"}}, 3, 2),
+        ("keyAuth", {"redis": {"url": "redis://a", "timeout": "3s"}}, 3, 2),
+        ("loginCheck", {"redis": {"url": "redis://a", "timeout": "3s"}}, 3, 2),
+        ("forwardAuth", {"ask": {"upstream": "auth"}, "timeout": "3s"}, 3, 2),
+        ("concurrencyLimit", {"limit": 1, "queue": 1, "wait": "3s"}, 3, 2),
+        ("cache", {"wait": "3s"}, 3, 2),
+        ("faultInject", {"delay": "3s"}, 3, 2),
+    ],
+)
+def test_an_entry_that_gives_up_before_its_module_does_is_warned_of(name, param, seconds, timeout):
+    def warnings(**more):
+        bound = bind([Module(name=name, action_param=param, **more)], installed, ("auth",))
+        return [warning for stage in bound.values() for each in stage for warning in each.warnings]
+
+    (warning,) = warnings(timeout=timeout)
+    assert warning.path[:3] == ("modules", 0, "actionParam")
+    given = param
+    for step in warning.path[3:]:
+        given = given[step]
+    assert given in ("3s", "50ms"), "it names the parameter"
+    assert warning.message.startswith(f"it may take {seconds:g}s, and the timeout of the entry is {timeout:g}s")
+    assert warnings(timeout=seconds + 0.001) == warnings(timeout=0) == []
 
 
 # -- explain

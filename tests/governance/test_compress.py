@@ -10,7 +10,7 @@ import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
 from protogate.codings import UNPACKERS
-from protogate.errors import CLIENT, UPSTREAM, Abort
+from protogate.errors import CLIENT, UPSTREAM, Abort, ConfigError
 from protogate.governance import compress as module
 from protogate.governance.compress import CompressFactory
 from protogate.governance.decompress import DecompressFactory
@@ -72,6 +72,11 @@ def test_what_is_not_installed_is_told(monkeypatch):
     assert CompressFactory().build({})._offered == (b"gzip",)
     with pytest.raises(Exception, match=r"pip install 'protogate\[brotli\]'"):
         CompressFactory().build({"codings": ["br"]})
+
+
+def test_levels_of_codings_that_are_wrong_are_no_fault_of_their_own():
+    with pytest.raises(ConfigError, match='got "lzma"'):
+        CompressFactory().build({"codings": ["lzma"], "levels": {"gzip": 12}})
 
 
 class Packed:

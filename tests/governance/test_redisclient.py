@@ -117,6 +117,19 @@ def test_an_error_is_told_and_the_connection_goes_on(stand):
     assert stand.counts["redis_failed"] == 1
 
 
+def test_that_it_is_gone_is_told_though_something_else_just_was():
+    with capturedLogs() as events:
+        stand = Stand()
+        stand.server.refusal = "WRONGTYPE Operation against a key holding the wrong kind of value"
+        for _ in range(3):
+            stand.why(stand.ask("GET", "a"), RedisRefused)
+        stand.server.drop()
+        stand.reactor.advance(1)
+    told = [formatEvent(event) or "" for event in events]
+    assert [sum(word in text for text in told) for word in ("WRONGTYPE", "no connection to Redis")] == [1, 1]
+    stand.close()
+
+
 def test_without_a_connection_calls_fail_at_once():
     stand = Stand(server=False)
     assert not stand.redis.ready
