@@ -199,7 +199,9 @@ class Degrade:
             case.resent.given(exchange.ledger, exchange.wheel.now(), why)
             uncached(response.headers)
         self._count(fallback.name)
-        exchange.notes[NOTE] = {"name": self.name, "why": why, "gave": fallback.name}
+        note = exchange.notes[NOTE] = {"name": self.name, "why": why, "gave": fallback.name}
+        if isinstance(fallback, Other):
+            note["upstream"] = fallback.upstream
         if self._mark:
             response.headers.append((MARK, self.name.encode("ascii")))
         return response

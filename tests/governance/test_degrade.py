@@ -131,6 +131,7 @@ def test_a_failure_does_not_reach_the_client(how, give):
         (record,) = gateway.records
         assert record.notes["degraded"]["name"] == "plan-b"
         assert record.notes["degraded"]["gave"] == ("answer" if give is TEXT else "upstream")
+        assert record.notes["degraded"].get("upstream") == (None if give is TEXT else "other")
         assert record.notes["degraded"]["why"].startswith("status 503" if how == "status" else "error ")
         trigger = "on_status" if how == "status" else "on_error"
         assert counts(gateway) == {trigger: 1, "gave_answer" if give is TEXT else "gave_upstream": 1}
