@@ -22,7 +22,7 @@ import pytest
 
 import processes
 
-READY = 30.0
+READY = 45.0
 """Seconds within which a program must listen: a lot, since the machine may be busy with something else."""
 STOP = 5.0
 """Seconds between asking a program to end and making it."""
