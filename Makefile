@@ -30,8 +30,8 @@ SEAMS = $(addprefix tests/,cases conformance exchange/test_exchange.py identity 
 REAL = $(addprefix tests/,admin downstream observe process upstream test_demo.py $(addsuffix .py,$(addprefix e2e/test_, \
     clients curl listening nginx_upstream proxies reload stop tunnels upstreams websocket)))
 
-# Of pytest-xdist: as many processes as there are cores; fixtures of a module are made once.  Its own order, by the
-# number of tests, would leave the dearest files, which have few, to the end.
+# Of pytest-xdist: one process more than there are cores (tests/conftest.py); fixtures of a module are made once.  Its
+# own order, by the number of tests, would leave the dearest files, which have few, to the end.
 ALL_CORES := --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 
 # Some machines ask Python to keep no bytecode.  Each of a thousand gateways that tests start would compile all source
@@ -72,11 +72,13 @@ docs: $(VENV)/test.stamp  ## build/docs/index.html; warnings are errors
 trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
 	PYTHONPATH=$(HELPERS) $(BIN)/trial --temp-directory=build/trial $(SUITES)
 
-# Some tests do not cover all: the gate is for all of them.
+# Some tests do not cover all: the gate is for all of them.  pytest rewrites a test file the first time it sees it: here
+# one process does, where all that tests are shared out to would each do it for all, and be measured.
 # Gateways choose uvloop's reactor, and tests Twisted's default; what needs a real reactor runs the other way round, too.
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage
 	@$(BIN)/coverage erase
+	$(if $(strip $(ARGS)),,@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true)
 	$(BIN)/coverage run -m pytest $(or $(strip $(ARGS)),$(ALL_CORES))
 	$(if $(strip $(ARGS)),,TEST_REACTOR=protogate-uv GATEWAY_REACTOR=epoll $(BIN)/coverage run -m pytest $(ALL_CORES) $(REAL))
 	@$(BIN)/coverage combine -q

@@ -36,6 +36,7 @@ from zope.interface import implementer
 import twisted.plugins  # noqa: F401 - it looks for drop-ins once: before tests bring packages that nobody has installed
 from neighbours import Neighbours
 from protogate.plugins import dropins
+from protogate.process.cores import number_of
 from protogate.reactor.best import install
 
 # Wall-clock limits say more about the machine than about the code.
@@ -128,6 +129,14 @@ class Frozen:
 
 
 frozen = Frozen()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One more than there are cores, as tests of e2e wait more than they do; unless the environment says a number."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return number_of(-1) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
