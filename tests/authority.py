@@ -128,7 +128,8 @@ def provide(text: str, folder: Path) -> None:
         return
     authority = Authority(folder)
     for cert, key in _PAIR.findall(text):
-        issued = authority.issue("shop.example", ["shop.example", "*.shop.example"], file="issued")
+        name = f"{Path(cert).stem}.example"  # each is for another one
+        issued = authority.issue(name, [name, f"*.{name}"], file="issued")
         for path, issued_as in ((cert, issued.cert), (key, issued.key)):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(issued_as.read_bytes())

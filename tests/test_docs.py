@@ -211,8 +211,9 @@ def test_commands_do_what_is_shown(
             same(expected, _asked([sys.executable, "-m", *words], tmp_path, neighbours))
         elif program == "protogate" and words[1] not in {"run", "upgrade"}:
             out = io.StringIO()
-            cli.main(words[1:], out)
-            same(expected, out.getvalue())
+            into = words.index(">>") if ">>" in words else len(words)
+            assert cli.main(words[1:into], out) in {0, 1}, example
+            same(expected, "" if into < len(words) else out.getvalue())
         elif program == "protogate":
             cli.parser().parse_args(words[1:])
         elif program == "curl":
@@ -226,6 +227,8 @@ def test_commands_do_what_is_shown(
         elif program == "python":
             assert words[1:3] == ["-m", "protogate.testing.simulation"], f"{example}: nobody checks {words}"
             simulation.parser().parse_args(words[3:])
+        elif program == "python3":
+            assert words[1:3] == ["-m", "venv"], f"{example}: nobody checks {words}"
         elif program in {"pytest", "trial"}:
             paths = [word.partition("::")[0] for word in words[1:] if "/" in word]
             assert [path for path in paths if not (ROOT / path).exists() and not (tmp_path / path).exists()] == []
