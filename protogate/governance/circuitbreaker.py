@@ -32,7 +32,7 @@ from protogate.interfaces import ILiveModule, IModule, IModuleFactory
 from protogate.message import Response, tunnels
 from protogate.promise import waits
 from protogate.upstream.breaker import State, Terms, wrong
-from protogate.upstream.door import Circuit
+from protogate.upstream.door import Circuit, tell
 from protogate.upstream.outcome import NOTHING, WELL, Outcome, answered, ended, failed
 from protogate.upstream.seen import one
 
@@ -49,6 +49,7 @@ KEYS: Final = 1000
 LOOKED: Final = 8
 """Old breakers that are looked at for one that can be forgotten."""
 
+_EVENTS: Final = {State.OPEN: "opened", State.PROBING: "probing", State.CLOSED: "closed"}
 _log = Logger()
 Answer = Response | Deferred[Response]
 
@@ -147,20 +148,8 @@ class CircuitBreaker:
 
     def _tell(self, key: str, circuit: Circuit, before: State) -> None:
         breaker = circuit.breaker
-        if breaker.state is before:
-            return
-        if breaker.state is State.OPEN:
-            self._count("opened")
-            seconds = breaker.due - breaker.since
-            _log.warn(
-                "circuitBreaker {key!r}: open for {seconds:g} s: {why}", key=key, seconds=seconds, why=breaker.why
-            )
-        elif breaker.state is State.CLOSED:
-            self._count("closed")
-            _log.info("circuitBreaker {key!r}: closed", key=key)
-        elif breaker.state is State.PROBING:
-            self._count("probing")
-            _log.info("circuitBreaker {key!r}: a few are let through", key=key)
+        if breaker.state is not before:
+            tell(_log, f"circuitBreaker {key!r}", breaker, self._count, _EVENTS)
 
 
 class Visit:

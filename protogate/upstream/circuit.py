@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from protogate.message import Request, Response
 from protogate.promise import waits
 from protogate.upstream.breaker import Breaker, State, Terms
-from protogate.upstream.door import Circuit, refusal
+from protogate.upstream.door import Circuit, refusal, tell
 from protogate.upstream.endpoint import Endpoint
 from protogate.upstream.judge import Entry, Judge, Office, Probes
 from protogate.upstream.seen import Seen
@@ -29,6 +29,11 @@ BY: Final = "circuitBreaker"
 WHOLE: Final = "*"
 """What all of an upstream is called where it is told what is left to endpoints."""
 
+_EVENTS: Final = {
+    State.OPEN: "breaker_opened",
+    State.PROBING: "breaker_probing",
+    State.CLOSED: "breaker_closed",
+}
 _log = Logger()
 Answer = Response | Deferred[Response]
 
@@ -40,7 +45,7 @@ class EndpointBreakers(Judge):
 
     def moved(self, entry: Entry, before: State) -> None:
         """L{Judge}."""
-        tell(self.office, f"upstream {self.office.name}: the circuit breaker of {entry.at}", entry.breaker)
+        _tell(self.office, f"the circuit breaker of {entry.at}", entry.breaker)
 
     def handle(self, request: Request, ask: Callable[[Request], Answer]) -> Answer:
         """Ask, or refuse it when breakers leave nobody to be asked."""
@@ -161,7 +166,7 @@ class UpstreamBreaker:
         moved = breaker.state is not before
         self.office.post(BY, "", breaker.plain(self.office.wheel.now()), moved)
         if moved:
-            tell(self.office, f"upstream {self.office.name}: its circuit breaker", breaker)
+            _tell(self.office, "its circuit breaker", breaker)
 
     def _arm(self) -> None:
         due = self.circuit.breaker.due
@@ -171,18 +176,8 @@ class UpstreamBreaker:
             self._timer.set(due - self.office.wheel.now())
 
 
-def tell(office: Office, what: str, breaker: Breaker) -> None:
-    """Count, and say to people, what has become of a breaker."""
-    if breaker.state is State.OPEN:
-        office.count("breaker_opened")
-        seconds = breaker.due - breaker.since
-        _log.warn("{what} is open for {seconds:g} s: {why}", what=what, seconds=seconds, why=breaker.why)
-    elif breaker.state is State.CLOSED:
-        office.count("breaker_closed")
-        _log.info("{what} is closed", what=what)
-    elif breaker.state is State.PROBING:
-        office.count("breaker_probing")
-        _log.info("{what} is probed", what=what)
+def _tell(office: Office, whose: str, breaker: Breaker) -> None:
+    tell(_log, f"upstream {office.name}: {whose}", breaker, office.count, _EVENTS)
 
 
 def _shut(endpoint: Endpoint) -> bool:

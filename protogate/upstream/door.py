@@ -9,8 +9,11 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Final
+
+from twisted.logger import Logger
 
 from protogate.errors import GATEWAY, Abort
 from protogate.upstream.breaker import Breaker, State, Terms
@@ -100,6 +103,24 @@ class Circuit:
             return False
         self.door.set(self.breaker)
         return True
+
+
+def tell(log: Logger, what: str, breaker: Breaker, count: Callable[[str], None], events: Mapping[State, str]) -> None:
+    """
+    Say to people, and count, what has become of a breaker.
+
+    @param what: whose it is.
+    @param events: what is counted, by the state that it has now; the others are not told.
+    """
+    state = breaker.state
+    if state not in events:
+        return
+    count(events[state])
+    if state is State.OPEN:
+        seconds = breaker.due - breaker.since
+        log.warn("{what} is open for {seconds:g} s: {why}", what=what, seconds=seconds, why=breaker.why)
+    else:
+        log.info("{what} is {state}", what=what, state="probed" if state is State.PROBING else "closed")
 
 
 def refusal(what: str, why: str, seconds: float) -> Abort:

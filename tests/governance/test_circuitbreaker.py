@@ -126,9 +126,9 @@ def test_it_opens_and_is_probed_and_closes() -> None:
     told = [formatEvent(event) for event in logged]
     key = "circuitBreaker 'everything to origin'"
     assert told == [
-        f"{key}: open for 5 s: 10 of 10 failed within 10 s (10 gave no answer)",
-        f"{key}: a few are let through",
-        f"{key}: closed",
+        f"{key} is open for 5 s: 10 of 10 failed within 10 s (10 gave no answer)",
+        f"{key} is probed",
+        f"{key} is closed",
     ]
     assert scene.counted["opened"] == scene.counted["probing"] == scene.counted["closed"] == 1
     assert scene.counted["refused_open"] == 3 + 90
