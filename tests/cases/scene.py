@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stage import Stage
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import Factory, Protocol
@@ -192,7 +193,7 @@ class Seen:
         return answers(self.received, self.methods, self.eof and not self.reset)
 
 
-class Scene:
+class Scene(Stage):
     """
     A gateway with one origin behind it.
 
@@ -204,23 +205,6 @@ class Scene:
         self.gateway = MemoryGateway(dict(CONFIG if config is None else config))
         self.origin = Origin(*given)
         self.gateway.reactor.listenTCP(PORT, self.origin, interface=HOST)
-
-    def __enter__(self) -> Scene:
-        self.gateway.__enter__()
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None:
-            self.check()
-        self.gateway.__exit__(kind, error, trace)
-
-    @property
-    def records(self) -> list[Any]:
-        return self.gateway.records
-
-    def counts(self, event: str) -> int:
-        """How often that event was counted."""
-        return self.gateway.service.counters.counts.get(event, 0)
 
     def check(self) -> None:
         """Whatever origins received is complete, and read alike by others; or its connection is gone."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from stage import Stage
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory
 from zope.interface import implementer
@@ -146,7 +147,7 @@ class Answer:
         self.failure = failure.value
 
 
-class Several:
+class Several(Stage):
     """
     @ivar asked: what origins were asked, in order.
     @ivar origins: all of them.
@@ -207,22 +208,8 @@ class Several:
         self.gateway = MemoryGateway(self.config, reactor=self.reactor)
         self.lines = Lines(front, self.reactor, self.context, ("127.0.0.1", 8080), "198.51.100.7")
 
-    def __enter__(self) -> Several:
-        self.gateway.__enter__()
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            if error is None:
-                self.check()
-        except BaseException as failed:
-            self._close()
-            self.gateway.__exit__(type(failed), failed, None)
-            raise
-        self._close()
-        self.gateway.__exit__(kind, error, trace)
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """L{Stage}."""
         self.lines.close()
         for origin in self.origins:
             origin.vanish()
@@ -247,19 +234,10 @@ class Several:
         return found
 
     @property
-    def records(self) -> list[Any]:
-        """As they were made, in order."""
-        return self.gateway.records
-
-    @property
     def record(self) -> Any:
         """The only one."""
         (made,) = self.records
         return made
-
-    def counts(self, event: str) -> int:
-        """How often that event was counted."""
-        return int(self.gateway.service.counters.counts.get(event, 0))
 
     def ask(self, method: bytes = b"GET", body: Any = None, fields: Any = ()) -> Answer:
         """A client asks."""

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from scene import Answer as Answer1
 from scene import Origin
+from stage import Stage
 from twisted.internet.protocol import ClientFactory, Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
@@ -219,7 +220,7 @@ class _Once(ClientFactory[Client]):
         return self._client
 
 
-class Two:
+class Two(Stage):
     """
     A gateway, and an origin behind it.
 
@@ -270,19 +271,6 @@ class Two:
         """The origin is there."""
         self.gateway.reactor.listenTCP(PORT, self.origin, interface=HOST)
 
-    def __enter__(self) -> Two:
-        self.gateway.__enter__()
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            if error is None:
-                self.check()
-        except BaseException as failed:
-            self.gateway.__exit__(type(failed), failed, None)
-            raise
-        self.gateway.__exit__(kind, error, trace)
-
     def check(self) -> None:
         """All that the gateway has sent is right."""
         ends: list[End] = [*self.clients, *(end for end in self.origin.connections if isinstance(end, Served))]
@@ -319,18 +307,9 @@ class Two:
         return found
 
     @property
-    def records(self) -> list[Any]:
-        """As they were made, in order."""
-        return self.gateway.records
-
-    @property
     def statuses(self) -> list[int]:
         """Of the records."""
         return [record.status for record in self.records]
-
-    def counts(self, event: str) -> int:
-        """How often that event was counted."""
-        return self.gateway.service.counters.counts.get(event, 0)
 
     def links(self, side: str = "") -> list[Any]:
         """
