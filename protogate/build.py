@@ -9,7 +9,7 @@ Rules
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any
@@ -19,24 +19,30 @@ import msgspec
 from protogate.codecs import Codecs
 from protogate.cohort import DEFAULT
 from protogate.config.faults import ConfigFaults, Rest, under
+from protogate.config.field import field_name
 from protogate.config.load import Loaded, Source, load
 from protogate.config.model import Config, Gateway
 from protogate.discovery import sources as discovery
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
 from protogate.exchange.forwarding import Forwarding
+from protogate.exchange.pipeline import IBound
+from protogate.exchange.plan import Plan
 from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
-from protogate.interfaces import IDiscovery, IStreamCodec
+from protogate.governance.reserve import hide, reserve
+from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.overload.shedding import Class, classes
 from protogate.plugins import find
 from protogate.quiet import quiet
+from protogate.routing.rules import forwarded
 from protogate.routing.table import Router
 from protogate.securing import Sides, sides
 from protogate.upstream import hashing, hedges, retries, zones
 from protogate.upstream.health import verify
 from protogate.upstream.watch import verify as verify_judges
+from protogate.wheel import Wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,47 @@ class Build:
     def config(self) -> Config:
         """The configuration itself."""
         return self.loaded.config
+
+    def plan(
+        self,
+        wheel: Wheel,
+        clusters: Mapping[str, IService],
+        record: Callable[[Exchange], None],
+        count: Callable[[str], None],
+        first: Sequence[IBound] = (),
+    ) -> Plan:
+        """
+        What requests follow under it.
+
+        @param clusters: the upstreams, C{record}, C{count}: see L{Plan}.
+        @param first: what is asked before all modules.
+        """
+        config, bound = self.config, self.bound
+        gateway = config.gateway
+        deadlines = {each.name: field_name(each.deadline_header) for each in config.listeners}
+        return Plan(
+            name=gateway.name,
+            zone=gateway.zone,
+            wheel=wheel,
+            router=self.router,
+            rewrite=forwarded,
+            clusters=clusters,
+            keys=self.keys,
+            forwarding=self.forwarding,
+            record=record,
+            count=count,
+            total=float(gateway.timeouts.total),
+            deadlines={name: field for name, field in deadlines.items() if field},
+            body=int(gateway.limits.body),
+            reject=gateway.path_policy == "reject",
+            reserve=reserve(bound),
+            hide=hide(bound),
+            pre_request=(*first, *bound["PRE_REQUEST"]),
+            pre_upstream=bound["PRE_UPSTREAM"],
+            pre_response=bound["PRE_RESPONSE"],
+            error=bound["ERROR"],
+            post_response=bound["POST_RESPONSE"],
+        )
 
 
 def build(path: str, source: Source | None = None, again: bool = False) -> Build:

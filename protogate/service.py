@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +25,6 @@ from protogate.admin.own import Own
 from protogate.admin.port import Admin
 from protogate.build import Build, build_quietly
 from protogate.config.faults import ConfigFaults
-from protogate.config.field import field_name
 from protogate.downstream.ports import Open, Opener, Ports, shown
 from protogate.errors import ConfigError
 from protogate.exchange.exchange import Exchange
@@ -37,11 +35,11 @@ from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
 from protogate.governance.redis import Redis, Redises
 from protogate.governance.redissettings import RedisSettings
-from protogate.governance.reserve import hide, reserve
 from protogate.loading import Loading
-from protogate.observe.accesslog import AccessLog, cannot_open
+from protogate.observe.accesslog import AccessLog
 from protogate.observe.blocked import Blocked
 from protogate.observe.counters import Counters
+from protogate.observe.journal import Journal
 from protogate.observe.load import Load
 from protogate.observe.record import record
 from protogate.overload.overload import Overload
@@ -49,7 +47,6 @@ from protogate.process.notify import Notify
 from protogate.quiet import bury
 from protogate.renewal import Renewal
 from protogate.routing.hold import Holds
-from protogate.routing.rules import forwarded
 from protogate.securing import Sides
 from protogate.signals import Signals
 from protogate.tls.layer import is_native
@@ -145,7 +142,7 @@ class GatewayService(Service):
         self.plan: Plan = None  # type: ignore[assignment]  # set before a port is open
         self._dns = dns
         self._resolver: Resolver | None = None
-        self._log: AccessLog | None = None
+        self._journal = Journal(reactor, self.counters.count)
         self._opened = log
         self._board = Alone() if board is None else board
         self.holds = Holds(self._board, self.wheel, self.counters.count)
@@ -247,8 +244,7 @@ class GatewayService(Service):
         self._load.stop()
         self.overload.stop()
         self.wheel.stop()
-        log, self._log = self._log, None
-        ends: list[Deferred[Any]] = [] if log is None else [log.stop()]
+        ends: list[Deferred[Any]] = [self._journal.stop()]
         if self.admin is not None:
             ends.append(self.admin.close())
         return DeferredList(ends).addCallback(self._ended)
@@ -299,7 +295,10 @@ class GatewayService(Service):
         @raise ConfigFaults: the access log cannot be opened, or TLS not prepared; everything is as before.
         """
         self.secure(built)
-        return Prepared(built, self._open_log(built, descriptor))
+        try:
+            return Prepared(built, self._journal.open(built.config.access_log, descriptor))
+        except ConfigError as error:
+            raise built.loaded.faults([error]) from None
 
     def secure(self, built: Build) -> Build:
         """
@@ -315,12 +314,7 @@ class GatewayService(Service):
 
     def forget(self, prepared: Prepared) -> None:
         """It is not to be taken after all."""
-        log = prepared.log
-        if log is not None and log is not self._log:
-            if self.running:
-                log.stop()
-            else:  # no event loop that it would hold up, nor one to stop it on
-                log.close()
+        self._journal.drop(prepared.log, bool(self.running))
 
     def take(self, prepared: Prepared) -> None:
         """
@@ -345,44 +339,19 @@ class GatewayService(Service):
         if self.admin is not None:
             self.admin.take(pages)
         self._outlive()
-        gateway = config.gateway
-        told = {each.name: field_name(each.deadline_header) for each in config.listeners}
         clusters = self.clusters.take(
             config, built.destinations, built.codec, self.counters, built.tls.clients, built.sources
         )
         self.built = built
-        bound = built.bound
-        self.overload.take(gateway.overload, built.priorities, self.workers)
+        self.overload.take(config.gateway.overload, built.priorities, self.workers)
         first: Any = () if self.overload.shedding is None else (self.overload.shedding,)
-        self.plan = Plan(
-            name=gateway.name,
-            zone=gateway.zone,
-            wheel=self.wheel,
-            router=built.router,
-            rewrite=forwarded,
-            clusters=clusters,
-            keys=built.keys,
-            forwarding=built.forwarding,
-            record=self._record,
-            count=self.counters.count,
-            total=float(gateway.timeouts.total),
-            deadlines={name: field for name, field in told.items() if field},
-            body=int(gateway.limits.body),
-            reject=gateway.path_policy == "reject",
-            reserve=reserve(bound),
-            hide=hide(bound),
-            pre_request=(*first, *bound["PRE_REQUEST"]),
-            pre_upstream=bound["PRE_UPSTREAM"],
-            pre_response=bound["PRE_RESPONSE"],
-            error=bound["ERROR"],
-            post_response=bound["POST_RESPONSE"],
-        )
+        self.plan = built.plan(self.wheel, clusters, self._record, self.counters.count, first)
         self.holds.take(built.router.releases)
-        self.lives.take(bound, partial(self._means, clusters), self.counters)
+        self.lives.take(built.bound, partial(self._means, clusters), self.counters)
         self.ports.take(opened, config, built.codecs, self.counters, built.tls.servers)
         self.overload.enter()
         self._renewal.follow(built)
-        self._set_log(log, built)
+        self._journal.take(log, config.access_log, built.always)
 
     def _means(self, clusters: Mapping[str, Cluster], bound: Bound) -> governance.Means:
         return governance.Means(
@@ -429,26 +398,6 @@ class GatewayService(Service):
         if self.running:
             self._reactor.callInThread(bury, remains)
 
-    def _set_log(self, log: AccessLog | None, built: Build) -> None:
-        old, self._log = self._log, log
-        settings = built.config.access_log
-        if log is not None and settings is not None:
-            log.sample, log.always, log.queue = float(settings.sample), built.always, int(settings.queue)
-        if old is not None and old is not log:
-            old.stop()
-
-    def _open_log(self, built: Build, descriptor: int | None) -> AccessLog | None:
-        model = built.config.access_log
-        same = self._log is not None and model is not None and self._log.file == model.file
-        if model is None or same:
-            if descriptor is not None:
-                os.close(descriptor)
-            return self._log if same else None
-        try:
-            return AccessLog(model.file, count=self.counters.count, reactor=self._reactor, descriptor=descriptor)
-        except OSError as error:
-            raise built.loaded.faults([cannot_open(error)]) from None
-
     # -- records
 
     def _record(self, exchange: Exchange) -> None:
@@ -463,6 +412,6 @@ class GatewayService(Service):
             assert isinstance(cluster, Cluster)
             cluster.over(exchange.ledger, exchange.response, reason)
         self.counters.tally.note(exchange)
-        log = self._log
+        log = self._journal.log
         if log is not None and log.wants(exchange):
             log.write(record(exchange))

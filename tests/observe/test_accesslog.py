@@ -286,8 +286,8 @@ def test_a_fifo_that_nobody_reads_holds_up_nobody(fifo: Path, logs: Callable[...
             log.write(line(number))
         until(lambda: [event for event in events if event.get("why") == "nobody reads this FIFO"])
     assert log.dropped == 95
-    log.close(0.05)
-    assert log.lost == 5
+    log.close(0.05)  # waits no longer, but a thread on a busy machine may take longer to say so
+    until(lambda: log.lost == 5)
 
 
 def read_some(descriptor: int) -> bytes:
