@@ -96,16 +96,17 @@ def _one(teller: Teller, seed: int, path: Path | None) -> int:
 
 def _many(module: str, names: list[str], seeds: range, jobs: int) -> int:
     failed: list[Result] = []
-    done, since, bad = 0, time.monotonic(), 0
+    done, since, bad = 0, time.monotonic(), list[int]()
     for result in results(module, names, seeds, jobs):
         done += 1
         if result.faults:
-            bad += 1
+            bad.append(result.seed)
             failed.append(result)
         if done == len(seeds):
             seconds = time.monotonic() - since
-            print(f"{result.story}: {done} seeds, {bad} failed, {seconds:.1f} s", flush=True)
-            done, since, bad = 0, time.monotonic(), 0
+            which = f" ({', '.join(map(str, bad[:SHOWN]))}{', …' if len(bad) > SHOWN else ''})" if bad else ""
+            print(f"{result.story}: {done} seeds, {len(bad)} failed{which}, {seconds:.1f} s", flush=True)
+            done, since, bad = 0, time.monotonic(), []
     module = "" if module == OWN else f" --stories {module}"
     for name, seed, found in failed[:SHOWN]:
         print(f"\n{name}, seed {seed}:")
