@@ -3,10 +3,10 @@ A load at a fixed rate that keeps a diary: when each request was due, how long i
 
     python bench/diary.py --port 8080 --rate 500 [--connections 1000] [--path /]
 
-It asks until its standard input ends, waits for what is under way, and prints one JSON object: C{begun} (seconds since
-the epoch), and C{pages}: for each request seconds after that, seconds that it took, and what came, which is a status,
-or in words why there is none.  Nobody is waited for: a request that is due while all connections are busy gets another
-one, up to their number, and then waits, which counts.
+It prints an empty line once something came of a request.  It asks until its standard input ends, waits for what is
+under way, and prints one JSON object: C{begun} (seconds since the epoch), and C{pages}: for each request seconds after
+that, seconds that it took, and what came, which is a status, or in words why there is none.  Nobody is waited for: a
+request that is due while all connections are busy gets another one, up to their number, and then waits, which counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Writer:
         self._select.register(sys.stdin, selectors.EVENT_READ)
         begun, epoch = now() + 0.01, time.time() + 0.01
         number, asks = 0, True
-        due, end = begun, 0.0
+        due, end, begins = begun, 0.0, True
         while asks or ((self._busy or self._waiting) and now() < end):
             while asks and due <= now():
                 self._ask(due)
@@ -88,6 +88,9 @@ class Writer:
                     asks, end = False, now() + PATIENCE
                 else:
                     self._ready(key.data)
+            if begins and self.pages:
+                begins = False
+                print(flush=True)
         for line in self._busy:
             self.pages.append((line.due, now() - line.due, "no answer"))
         self.pages += [(moment, now() - moment, "never sent") for moment in self._waiting]
@@ -157,11 +160,13 @@ class Page:
 
 
 class Diary:
-    """One in a process of its own."""
+    """One in a process of its own; it has something to tell from the beginning."""
 
     def __init__(self, port: int, rate: float, path: str = "/") -> None:
         words = [sys.executable, __file__, f"--port={port}", f"--rate={rate}", f"--path={path}"]
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        self._child.stdout.readline()
 
     def close(self) -> list[Page]:
         """Ask no more.  What was written, in order of what was due."""

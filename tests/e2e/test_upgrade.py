@@ -39,7 +39,7 @@ def install(folder: Path, version: str) -> None:
 def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, node: int, how: Start) -> None:
     sockets = origin(neighbours, "websocket_server.py").port
     to_sockets = {"targets": [{"url": f"http://127.0.0.1:{sockets}/echo"}]}
-    settings = crowd(node, 2)
+    settings = crowd(node, 2, gateway={"drain": "10m"})  # what is under way outlasts two upgrades of a busy machine
     settings["routes"].insert(0, {"value": "/ws", "matcherType": "prefix", "routes": [to_sockets]})
     # One of them on Twisted's own reactor, in workers as in the supervisor.
     env = {"PROTOGATE_REACTOR": "epoll"} if how == "twistd" else {}
