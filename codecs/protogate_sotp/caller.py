@@ -5,7 +5,7 @@ Rules
 - It may be used before the server's HELLO was read.
 - C{capacity} is what the server takes at once, less what is under way.
 - A request that the server refused, or that stands above its GOAWAY, was surely not processed.
-- A heartbeat is sent when nothing else was, and nobody answers for a server that is silent.
+- A heartbeat is sent when nothing else was, or when nothing came: a server that has nothing to say must not seem dead.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ INTERIMS: Final = 16
 """Interim responses to one request."""
 CONTINUE: Final = 1.0
 """Seconds to wait for the interim response 100 before the body is sent anyway."""
+BARE: Final = frozenset((204, 205, 304))
+"""Statuses of answers that have no content."""
 _EXPECT: Final = (b"expect", b"100-continue")
 _PING: Final = frame(PING, 0, 0, b"alive?\0\0")
 
@@ -196,7 +198,7 @@ class Client(Link):
                 raise Fault("bad_response")
             self._interim(stream, Response(status, made.fields))
             return None
-        if status < 200 and not (status == 101 and stream.upgrade is not None and not ends):
+        if not _fits(stream, status, ends):
             raise Fault("bad_response")
         body: IBody | None = None
         if ends:
@@ -286,6 +288,7 @@ class Client(Link):
 
     def leaves(self, last: int, code: int, text: str) -> None:
         self.draining = True
+        said = "the upstream drains"
         if code:
             self.context.count("peer_complained")
             said = f"the upstream ended the connection: {CODES.get(code, code)}: {text}"
@@ -293,7 +296,7 @@ class Client(Link):
         for stream in list(self.streams.values()):
             if stream.number > last:
                 self.forget(stream)
-                stream.lost(Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS))
+                stream.lost(Abort(f"{said}; it has not looked at this request", UPSTREAM, 502, ALWAYS))
         if not self.streams:
             self.rest()
 
@@ -334,9 +337,9 @@ class Client(Link):
     def _beats(self, now: float) -> float:
         """Seconds until the next heartbeat; sends one when it is due."""
         if now >= self._next:
-            self._next = now + self.beat
-            if self._written == self._told:
+            if self._written == self._told or self.heard <= self._next - self.beat:
                 self.put(_PING)
+            self._next = now + self.beat
             self._told = self._written
         return self._next - now
 
@@ -385,6 +388,13 @@ class Client(Link):
         self.why = reason
         self.abort()
         return inf
+
+
+def _fits(stream: Ask, status: int, ends: bool) -> bool:
+    """Whether this may be the final answer, and ends there, or does not."""
+    if stream.upgrade is not None:
+        return status >= 200 or (status == 101 and not ends)
+    return status >= 200 and (ends or (status not in BARE and stream.method != b"HEAD"))
 
 
 classImplements(Client, IClientConnection)

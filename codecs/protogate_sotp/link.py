@@ -281,6 +281,8 @@ class Link(Connection):
 
     def take(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         """Any other frame."""
+        if not self.greeted and kind not in (HELLO, GOAWAY):
+            raise Fault("no_hello")
         if kind > GOAWAY:
             return
         if flags:
@@ -289,8 +291,6 @@ class Link(Connection):
             raise Fault("wrong_stream")
         if kind == HELLO:
             self.greet(payload)
-        elif not self.greeted:
-            raise Fault("no_hello")
         elif kind == CREDIT:
             self.more(number, credit(payload))
         elif kind == TRAILERS:

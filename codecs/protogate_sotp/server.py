@@ -176,6 +176,8 @@ class Server(Link):
         return CLIENT_GONE if self.why is None else self.why
 
     def leaves(self, last: int, code: int, text: str) -> None:
+        if not self.greeted:
+            raise Fault("no_hello")
         if code:
             self.context.count("peer_complained")
 

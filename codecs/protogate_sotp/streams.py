@@ -73,7 +73,8 @@ class Stream:
     @ivar owed: bytes whose credit on the stream was not given back, passed on or not.
     @ivar held: bytes not passed on; the connection knows of the others.
     @ivar paused: nobody takes what comes for now.
-    @ivar queue: bytes that wait for the uncork, or for credit.
+    @ivar queue: bytes that wait for the uncork, or for credit; empty = none.
+    @ivar gone: how many of them were sent already: they may be many, and are not copied for each frame.
     @ivar last: what ends the message: None while it goes on, the payload of TRAILERS, or empty.
     @ivar left: bytes of the outgoing content that are still due, or None when nobody said.
     @ivar credit: bytes that may be sent.
@@ -91,6 +92,7 @@ class Stream:
     held: int = 0
     paused: bool = False
     queue: bytes = b""
+    gone: int = 0
     last: bytes | None = None
     left: int | None = None
     credit: int = 0
@@ -174,6 +176,8 @@ class Stream:
 
     def trailers(self, payload: bytes) -> None:
         """TRAILERS."""
+        if self.tunnel or (self.request is not None and self.request.upgrade is not None):
+            raise Fault("bad_trailers")
         if len(payload) > self.link.most_trailers():
             self.link.context.count("trailers_too_large")
             raise Fault("large_trailers")
@@ -211,38 +215,42 @@ class Stream:
             if left < 0:
                 self.mismatch()
                 return
-        self.queue = self.queue + data if self.queue else data
+        if self.queue:
+            self.queue, self.gone = self.queue[self.gone :] + data, 0
+        else:
+            self.queue = data
         if not link.corked or len(self.queue) > BATCH:
             self.push()
         elif not self.listed:
             self.listed = True
             link.tails.append(self)
-        if (link.full or len(self.queue) > min(self.credit, link.credit)) and self.outgoing is not None:
+        if (link.full or len(self.queue) - self.gone > min(self.credit, link.credit)) and self.outgoing is not None:
             self.outgoing.pauseProducing()
             if self.queue:
                 link.watch(link.look())
 
     def push(self) -> bool:
         """Send what may be sent; whether that was the end."""
-        link, queue, last = self.link, self.queue, self.last
-        most, moved = link.peer_hello.data, False
-        while queue:
-            size = min(len(queue), self.credit, link.credit, most)
+        link, queue, last, gone = self.link, self.queue, self.last, self.gone
+        most, left, moved = link.peer_hello.data, len(queue) - gone, False
+        while left:
+            size = min(left, self.credit, link.credit, most)
             if size <= 0:
-                self.queue = queue
+                self.gone = gone
                 if moved:
                     self.moves(link.now())
                 return False
-            data, queue, moved = (queue, b"", True) if size == len(queue) else (queue[:size], queue[size:], True)
+            data = queue if size == len(queue) else queue[gone : gone + size]
+            gone, left, moved = gone + size, left - size, True
             self.credit -= size
             link.credit -= size
-            if not queue and last == b"":
-                self.queue, self.last = b"", None
+            if not left and last == b"":
+                self.queue, self.gone, self.last = b"", 0, None
                 link.put_data(END, self.number, data)
                 self.sent()
                 return True
             link.put_data(0, self.number, data)
-        self.queue = b""
+        self.queue, self.gone = b"", 0
         if last is None:
             return False
         self.last = None
@@ -304,7 +312,7 @@ class Stream:
     def cancel(self, code: int, text: str = "") -> None:
         """Tell the peer that nothing more comes, and that nothing more is wanted."""
         link = self.link
-        self.queue, self.last = b"", None
+        self.queue, self.gone, self.last = b"", 0, None
         if self.number in link.streams:
             link.put(cancel(self.number, code, text))
             link.forget(self)

@@ -272,6 +272,7 @@ class Link {
   }
   write(data) { this.wrote = true; this.socket.write(data); }
   read(data) {
+    this.heard = true;
     const found = frames(Buffer.concat([this.rest, data]));
     let step;
     while (!(step = found.next()).done) this.take(step.value);
@@ -329,7 +330,10 @@ class Link {
     this.greeted = true;
     const beat = hello.heartbeat && OURS.heartbeat ? Math.max(hello.heartbeat, OURS.heartbeat) : 0;
     if (!this.serve && beat) {
-      this.timer = setInterval(() => { if (!this.wrote) this.write(frame(PING, 0, 0, Buffer.from('are you?'))); this.wrote = false; }, beat * 1000);
+      this.timer = setInterval(() => {
+        if (!this.wrote || !this.heard) this.write(frame(PING, 0, 0, Buffer.from('are you?')));
+        this.wrote = this.heard = false;
+      }, beat * 1000);
     }
     this.streams.forEach((each) => each.pump());
     this.onhello();
@@ -585,6 +589,131 @@ function play(port, way) {
   });
 }
 
+// -- a strict receiver: what the bytes of a peer cause, by the table of faults
+
+const FAULTS = {
+  no_magic: ['GOAWAY', 16, 'not a frame'],
+  other_version: ['GOAWAY', 22, 'a frame of another version'],
+  unknown_type: ['GOAWAY', 16, 'unknown frame type'],
+  unknown_flags: ['GOAWAY', 16, 'a flag that this frame does not have'],
+  frame_too_large: ['GOAWAY', 21, 'the frame is larger than was announced'],
+  wrong_size: ['GOAWAY', 16, 'the payload has not the size of its type'],
+  no_hello: ['GOAWAY', 17, 'HELLO must come first'],
+  second_hello: ['GOAWAY', 17, 'HELLO comes once'],
+  hello_values: ['GOAWAY', 16, 'a value of HELLO is out of its bounds'],
+  no_common_version: ['GOAWAY', 22, 'no common version'],
+  wrong_stream: ['GOAWAY', 17, 'the frame stands on a wrong stream'],
+  wrong_number: ['GOAWAY', 17, 'streams have odd numbers that go up'],
+  never_opened: ['GOAWAY', 17, 'a stream that was never opened'],
+  wrong_side: ['GOAWAY', 17, 'the frame comes from the wrong side'],
+  wrong_state: ['GOAWAY', 17, 'the frame must not come in this state of its stream'],
+  empty_data: ['GOAWAY', 16, 'DATA without a byte and without END'],
+  credit_value: ['GOAWAY', 18, 'credit must be 1 to 2147483647'],
+  credit_overflow: ['GOAWAY', 18, 'more than 2147483647 bytes of credit'],
+  beyond_credit: ['GOAWAY', 18, 'more bytes than there was credit for'],
+  too_long: ['CANCEL', 20, 'more bytes than the head said'],
+  too_short: ['CANCEL', 20, 'fewer bytes than the head said'],
+  bad_response: ['CANCEL', 19, 'the head of the response cannot be read'],
+  bad_trailers: ['CANCEL', 19, 'the trailers cannot be read'],
+  many_interims: ['CANCEL', 21, 'too many interim responses'],
+};
+const MOST = [1024, 75264, 75264, 65536, 75264, 4, 257, 8, 8, 261];
+const LEAST_SIZES = {[HELLO]: 28, [CREDIT]: 4, [CANCEL]: 2, [PING]: 8, [PONG]: 8, [GOAWAY]: 6};
+const LARGEST = 2147483647;
+
+class Judge {
+  constructor(server) {
+    Object.assign(this, {server, greeted: false, newest: 0, credit: LEAST.total, peer: LEAST, streams: new Map()});
+    if (!server) this.open(1, {state: 'HEAD', method: 'POST'});
+  }
+  open(id, stream) {
+    this.newest = id;
+    this.streams.set(id, {credit: this.peer.window, room: 65536, interims: 0, ...stream});
+  }
+  judge(data) { // the name of the first fault, or undefined
+    for (let at = 0; at < data.length;) {
+      const [type, flags, size, id] = [data[at + 3], data[at + 4], data.readUIntBE(at + 5, 3), data.readUInt32BE(at + 8)];
+      if (data.readUInt16BE(at) !== 0xd550) return 'no_magic';
+      if (data[at + 2] !== 1) return 'other_version';
+      if (type > GOAWAY && type < 128) return 'unknown_type';
+      const allowed = [0, END, END | INTERIM, END][type] ?? 0;
+      if (type <= GOAWAY && flags & ~allowed) return 'unknown_flags';
+      if (size > (MOST[type] ?? 1024)) return 'frame_too_large';
+      if (size < (LEAST_SIZES[type] ?? 0)) return 'wrong_size';
+      const fault = this.take(type, flags, id, data.subarray(at + 12, at += 12 + size));
+      if (fault) return fault;
+    }
+    return undefined;
+  }
+  take(type, flags, id, payload) {
+    if (!this.greeted && type !== HELLO && (this.server || type !== GOAWAY)) return 'no_hello';
+    if (type > GOAWAY) return '';
+    if ([HELLO, PING, PONG, GOAWAY].includes(type) ? id : !id && ![REQUEST, CREDIT].includes(type)) return 'wrong_stream';
+    if (type === HELLO) return this.greet(readHello(payload));
+    if (type === REQUEST) return this.request(flags, id, payload);
+    if (type === RESPONSE && this.server) return 'wrong_side';
+    if (type === CREDIT && (!payload.readUInt32BE(0) || payload.readUInt32BE(0) > LARGEST)) return 'credit_value';
+    if (type === CREDIT && !id) return (this.credit += payload.readUInt32BE(0)) > LARGEST ? 'credit_overflow' : '';
+    if (!id) return '';
+    if (id > this.newest || id % 2 === 0) return 'never_opened';
+    const stream = this.streams.get(id);
+    if (type === DATA && !payload.length && !flags) return 'empty_data';
+    if (!stream) return ''; // it is over
+    if (type === CREDIT) return (stream.credit += payload.readUInt32BE(0)) > LARGEST ? 'credit_overflow' : '';
+    if (type === CANCEL) return this.streams.delete(id) && '';
+    if (type === RESPONSE) return this.response(flags, id, stream, payload);
+    if (stream.state !== 'BODY') return 'wrong_state';
+    if (type === DATA) {
+      if ((stream.room -= payload.length) < 0) return 'beyond_credit';
+      if (stream.due !== null && (stream.due -= payload.length) < 0) return 'too_long';
+    } else {
+      try { readTrailers(payload); } catch (error) { return 'bad_trailers'; }
+      if (stream.tunnel) return 'bad_trailers';
+    }
+    if (type === TRAILERS || flags & END) {
+      stream.state = 'DONE';
+      if (stream.due) return 'too_short';
+    }
+    return '';
+  }
+  greet(hello) {
+    if (this.greeted) return 'second_hello';
+    const low = ['window', 'total', 'data', 'heads'].some((name) => hello[name] < LEAST[name]);
+    if (hello.lowest > hello.highest || low || hello.window > LARGEST || hello.total > LARGEST) return 'hello_values';
+    if (hello.lowest > 1 || hello.highest < 1) return 'no_common_version';
+    this.greeted = true;
+    this.credit += hello.total - LEAST.total;
+    this.streams.forEach((stream) => { stream.credit += hello.window - LEAST.window; });
+    this.peer = hello;
+    return '';
+  }
+  request(flags, id, payload) {
+    if (!this.server) return 'wrong_side';
+    if (id % 2 === 0 || id <= this.newest || id > LARGEST) return 'wrong_number';
+    this.newest = id;
+    try {
+      const head = readRequest(payload);
+      this.open(id, {state: flags & END ? 'DONE' : 'BODY', due: head.length, tunnel: head.upgrade});
+    } catch (error) { /* it is answered, and over */ }
+    return '';
+  }
+  response(flags, id, stream, payload) {
+    if (stream.state !== 'HEAD') return 'wrong_state';
+    let head;
+    try { head = readResponse(payload); } catch (error) { return 'bad_response'; }
+    if (flags & INTERIM) {
+      if (flags & END || head.http > 199 || head.http === 101) return 'bad_response';
+      return ++stream.interims > 16 ? 'many_interims' : '';
+    }
+    if (head.http < 200) return 'bad_response';
+    if (!(flags & END) && ([204, 205, 304].includes(head.http) || stream.method === 'HEAD')) return 'bad_response';
+    if (flags & END && head.length && head.http !== 304 && stream.method !== 'HEAD') return 'too_short';
+    if (flags & END) return this.streams.delete(id) && '';
+    Object.assign(stream, {state: 'BODY', due: head.length});
+    return '';
+  }
+}
+
 // -- the vectors
 
 function vectors(file) {
@@ -616,7 +745,11 @@ function vectors(file) {
     same(each.name, readTrailers(bytes(each)), each.fields);
     same(each.name, writeTrailers(each.fields).toString('hex'), each.hex);
   }
-  const count = ['frames', 'hellos', 'requests', 'bad requests', 'responses', 'bad responses', 'trailers'];
+  for (const each of all.faults) {
+    const fault = new Judge(each.to === 'server').judge(bytes(each));
+    same(`${each.fault} to the ${each.to}: ${each.hex}`, [fault, ...FAULTS[fault] ?? []], [each.fault, each.answer, each.number, each.text]);
+  }
+  const count = ['frames', 'hellos', 'requests', 'bad requests', 'responses', 'bad responses', 'trailers', 'faults'];
   console.log(JSON.stringify({checked: count.reduce((sum, key) => sum + all[key].length, 0), wrong}));
 }
 

@@ -8,14 +8,14 @@ import pytest
 from sotp_ends import HELLO, End, frames, greeted
 from twisted.internet.defer import CancelledError
 
-from protogate.body import Replay
+from protogate.body import Replay, Whole
 from protogate.codings import pack
 from protogate.errors import ALWAYS, GATEWAY, IDEMPOTENT, NEVER, UPSTREAM, Abort, Phase
 from protogate.exchange.ledger import Ledger
 from protogate.message import CONNECT, Headers, Request, Response
 from protogate.testing.bodies import Giver, Taker
 from protogate_sotp.codings import CODINGS
-from protogate_sotp.faults import CANCELLED, DEADLINE, INTERNAL, NONE, REFUSED, TIMEOUT
+from protogate_sotp.faults import CANCELLED, DEADLINE, HEADS, INTERNAL, NONE, REFUSED, TIMEOUT
 from protogate_sotp.frames import (
     CANCEL,
     CREDIT,
@@ -466,6 +466,59 @@ def test_a_drain_says_so_and_ends_what_is_there():
     end.close()
 
 
+def test_a_server_says_goaway_instead_of_hello():
+    end = End("client")
+    end.call()
+    frames(end.wire.take())
+    end.feed(goaway(0, 22, "no common version"))
+    (error,) = end.errors
+    assert (error.retry, error.status) == (ALWAYS, 502)
+    assert "VERSIONS: no common version" in error.reason
+    assert end.said == []
+    assert end.end.dead
+    end.close()
+
+
+def test_an_answer_to_head_has_no_content():
+    end = greeted("client")
+    end.call(Request(b"HEAD", b"/"))
+    end.said  # noqa: B018
+    end.feed(answer(flags=0))
+    ((kind, _, _, code),) = end.said
+    assert (kind, cancelled(code)[0]) == (CANCEL, HEADS)
+    end.close()
+
+
+def test_an_answer_without_content_may_accept_a_tunnel():
+    end = greeted("client")
+    end.call(Request(b"CONNECT", b"", body=Giver(close=False).body, upgrade=CONNECT))
+    end.feed(answer(flags=0, payload=told(204)))
+    (response,) = end.result
+    taker = Taker(response.body)
+    end.feed(frame(DATA, END, 1, b"hi"))
+    assert (taker.data, taker.finished) == (b"hi", True)
+    end.said  # noqa: B018
+    end.end.abort()
+    end.close()
+
+
+def test_a_large_body_that_waits_for_credit_is_not_copied_again_and_again():
+    data = b"x" * (1 << 20)
+    end = greeted("client")
+    end.call(body=Whole(data))
+    (stream,) = end.end.streams.values()
+    sent = [size for kind, _, _, payload in end.said if kind == DATA for size in [len(payload)]]
+    assert (sent, stream.queue is data) == ([16384] * 4, True)
+    while stream.queue:
+        end.feed(credited(1, 100_000), credited(0, 100_000))
+        assert stream.queue is data or not stream.queue
+        sent += [len(payload) for kind, _, _, payload in end.said if kind == DATA]
+    assert sum(sent) == len(data)
+    end.feed(answer())
+    assert [response.status for response in end.result] == [200]
+    end.close()
+
+
 # -- clocks
 
 
@@ -480,6 +533,23 @@ def test_a_heartbeat_is_sent_when_nothing_else_was():
     end.advance(20)
     assert [kind for kind, *_ in end.said] == [REQUEST]
     assert end.counted == []
+    end.close()
+
+
+def test_a_heartbeat_is_sent_when_nothing_came():
+    """Else a server that says nothing to a long upload would seem dead."""
+    end = greeted("client", hello=BEATING, options=Options(heartbeat=10))
+    giver = Giver(close=False)
+    end.call(body=giver.body)
+    pings = 0
+    for _ in range(100):
+        end.advance(1)
+        giver.write(b"x")
+        for kind, _, _, payload in end.said:
+            if kind == PING:
+                pings += 1
+                end.feed(frame(PONG, 0, 0, payload))
+    assert (end.errors, pings) == ([], 2)
     end.close()
 
 
