@@ -15,7 +15,7 @@ from twisted.application.reactors import NoSuchReactor
 from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
-from protogate.commands import codec, codecs, credential, decode, outside, switch
+from protogate.commands import codec, codecs, credential, decode, modules, outside, switch
 from protogate.commands.registry import complain
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, releases, routes
@@ -82,6 +82,15 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         "--claim", action="append", default=[], metavar="'NAME=VALUE'", help="what is known about him; text or JSON"
     )
     asked.add_argument(
+        "--service",
+        default="",
+        metavar="NAME",
+        help="the service it is for (default: what the listeners' codecs find)",
+    )
+    asked.add_argument(
+        "--protocol", default="HTTP/1.1", metavar="NAME", help="what the client speaks (default: HTTP/1.1)"
+    )
+    asked.add_argument(
         "--status", type=int, default=200, help="the status that the upstream would answer (default: 200)"
     )
     asked.add_argument(
@@ -91,7 +100,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="a header that the upstream would answer with",
     )
-    for other in (codecs, codec, credential, decode, switch):
+    for other in (codecs, codec, modules, credential, decode, switch):
         other.register(commands)
     if first not in commands.choices:
         outside.register(commands)
@@ -137,6 +146,8 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
             options.certificate,
             options.user,
             options.claim,
+            options.service,
+            options.protocol,
         )
     except ValueError as error:
         return complain("explain", error)
