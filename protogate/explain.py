@@ -4,7 +4,9 @@ C{protogate explain} and C{protogate routes}: what a configuration would do, wit
 Rules
 - Nothing is run that could have an effect: no module, no upstream.  What depends on something that only a running
   gateway knows is said to depend on it.
-- Decisions are not written a second time here: the router traces itself, a module's binding explains itself.
+- Decisions are not written a second time here: the router traces itself, a module's binding explains itself, and so
+  does an upstream.
+- No protocol is known here: what a request is a call of, the codecs of the listeners are asked.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from protogate.governance.binding import Bound
 from protogate.governance.reserve import reserve
 from protogate.governance.stages import ERROR, POST_RESPONSE, PRE_REQUEST, PRE_RESPONSE, PRE_UPSTREAM
 from protogate.identity.identity import Identity
-from protogate.interfaces import IService
+from protogate.interfaces import INamingCodec, IService
 from protogate.message import Field, Peer, Request, Response
+from protogate.overload.shedding import ranked
 from protogate.routing.release import explained
 from protogate.routing.rules import Rule, Target, forwarded
 from protogate.tls.session import Session
+from protogate.upstream.prospect import prospect
 from protogate.uri import authority
 from protogate.wheel import Wheel
 
@@ -62,6 +66,8 @@ class Question:
     response_headers: Sequence[Field]
     session: Session | None = None
     identity: Identity | None = None
+    service: str = ""
+    protocol: str = "HTTP/1.1"
 
     @classmethod
     def parse(
@@ -75,6 +81,8 @@ class Question:
         certificate: str = "",
         user: str = "",
         claims: Sequence[str] = (),
+        service: str = "",
+        protocol: str = "HTTP/1.1",
     ) -> Question:
         """
         Read a question as the command line gives it: C{"GET http://a.test/x?y=1"}; method and origin may be missing.
@@ -82,6 +90,8 @@ class Question:
         @param certificate: file with what the client shows, over TLS then; empty = nothing.
         @param user: whom a module has found to ask; empty = nobody.
         @param claims: C{NAME=VALUE} each; a value that is JSON is what it means.
+        @param service: that is asked for, in protocols that have services; empty = what the codecs find.
+        @param protocol: of the client, as records name it.
         @raise ValueError: what is wrong with it.
         """
         match = _REQUEST.fullmatch(text.strip())
@@ -116,19 +126,23 @@ class Question:
             response_headers=[_field(header) for header in response_headers],
             session=session,
             identity=_identity(user, claims),
+            service=service,
+            protocol=protocol,
         )
 
     def request(self) -> Request:
         """The Request."""
-        return Request(
+        request = Request(
             self.method,
             self.target,
             self.headers,
             authority=self.authority,
             scheme=self.scheme,
-            protocol="HTTP/1.1",
+            protocol=self.protocol,
             peer=Peer(self.source, 0, self.tls, self.session),
         )
+        request.service = self.service
+        return request
 
 
 def _session(path: str) -> Session:
@@ -202,6 +216,7 @@ def explain(built: Build, question: Question) -> str:
 
 def _lines(built: Build, question: Question) -> Iterator[str]:
     request = question.request()
+    request.service = request.service or _service(built, request)
     exchange = Exchange(request, plan(built))
     exchange.resolve()
     exchange.identity = question.identity
@@ -218,6 +233,11 @@ def _lines(built: Build, question: Question) -> Iterator[str]:
         raw = _text(question.target.partition(b"?")[0])
         yield f"  host    {request.host or '(none)'}"
         yield f"  path    {request.path}" + ("" if raw == request.path else f"   (canonical form of {raw})")
+    if request.service:
+        yield f"  service {request.service}"
+    if built.config.gateway.overload is not None:
+        rank, name = ranked(built.priorities, exchange)
+        yield f"  class   {name}   (of {len(built.priorities)} by importance this is number {rank + 1})"
     yield from _modules(built, exchange, *STAGES[0])
     if request.malformed is not None:
         yield from _modules(built, exchange, *STAGES[3])
@@ -230,6 +250,17 @@ def _lines(built: Build, question: Question) -> Iterator[str]:
     else:
         yield from _modules(built, exchange, *STAGES[3])
     yield from _modules(built, exchange, *STAGES[4])
+
+
+def _service(built: Build, request: Request) -> str:
+    """What a server of one of the listeners would make of it."""
+    for listener in built.config.listeners:
+        for name in listener.protocols:
+            codec: Any = built.codec(name)
+            found = str(codec.service(request)) if INamingCodec.providedBy(codec) else ""
+            if found:
+                return found
+    return ""
 
 
 def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
@@ -267,6 +298,18 @@ def _routing(built: Build, exchange: Exchange) -> Iterator[str]:
         except Abort as error:
             asked = f"{error.status}: {error.reason}"
         yield f"  {share * 100:5.1f} % {target.upstream} -> {asked}{what}"
+        endpoint = _endpoint(built, exchange, target.upstream)
+        if endpoint:
+            yield f"          endpoint: {endpoint}"
+
+
+def _endpoint(built: Build, exchange: Exchange, name: str) -> str:
+    """Which one an upstream would have asked; empty where there is but one."""
+    upstream = next((each for each in built.config.upstreams if each.name == name), None)
+    key = built.keys.get(name)
+    if upstream is None:
+        return ""
+    return prospect(upstream, built.config.gateway.zone, lambda: "" if key is None else key(exchange))
 
 
 def _modules(built: Build, exchange: Exchange, stage: str, title: str) -> Iterator[str]:
@@ -290,7 +333,8 @@ def _module(module: Bound, exchange: Exchange) -> str:
         why.append(f"gray: {found.ratio:g} %{at}")
     elif found.position is not None:
         why.append(f"gray: {found.ratio:g} % takes this one, at {found.position:.2f}")
-    verdict = "applies" if found.applies else "does not apply" if not found.error else "fails"
+    shadow = " in the shadow: it does nothing" if module.shadow else ""
+    verdict = f"applies{shadow}" if found.applies else "does not apply" if not found.error else "fails"
     return f"order {found.order:<4} {found.name}: {verdict}" + (f" ({'; '.join(why)})" if why else "")
 
 

@@ -141,6 +141,16 @@ class IPingingCodec(ICodec):
         """
 
 
+class INamingCodec(ICodec):
+    """
+    A codec whose server finds out which service some requests are for by what else they say.  Optional; C{protogate
+    explain}, where no server reads a request, asks it.
+    """
+
+    def service(request: Request) -> str:
+        """What its server would make C{request.service}; empty = none."""
+
+
 class IDatagramCodec(ICodec):
     """A codec that owns its transport's datagrams (QUIC)."""
 

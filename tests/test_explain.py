@@ -206,3 +206,59 @@ def test_it_may_be_somebody(path: str) -> None:
 def test_claims_that_are_none_are_told(user: str, claims: list[str]) -> None:
     with pytest.raises(ValueError, match="claim"):
         Question.parse("/", user=user, claims=claims)
+
+
+BUSY = """
+gateway:
+  overload:
+    priorities:
+      - {name: payments, when: "request.service == 'shop.Payments'"}
+      - {name: rest}
+      - {name: bots, when: "request.headers['x-bot'] == '1'"}
+listeners: [{name: web, address: "127.0.0.1:0", protocols: [http2, http1]}]
+upstreams:
+  - {name: shop, endpoints: [{url: "http://10.0.0.1:80"}]}
+  - name: payments
+    balance: hash
+    hash: {key: "request.headers['x-customer']"}
+    endpoints: [{url: "http://10.0.0.1:80"}, {url: "http://10.0.0.2:80"}]
+routes:
+  - {type: service, value: shop.Payments, routes: [{targets: [{upstream: payments}]}]}
+  - {type: protocol, value: SOTP, matcherType: prefix, routes: [{targets: [{upstream: payments}]}]}
+  - {value: /a, routes: [{targets: [{upstream: shop}]}]}
+modules: [{name: accessList, shadow: true, actionParam: {deny: [127.0.0.0/8]}}]
+"""
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> str:
+    path = tmp_path / "busy.yaml"
+    path.write_text(BUSY)
+    return str(path)
+
+
+def test_a_call_names_its_service(busy: str) -> None:
+    lines = told(busy, "POST http://a.test/shop.Payments/Pay", "content-type: application/grpc+proto", "x-customer: 7")
+    assert "  service shop.Payments" in lines
+    assert "  class   payments   (of 3 by importance this is number 1)" in lines
+    at = lines.index("  100.0 % payments -> POST /shop.Payments/Pay")
+    assert lines[at + 1].startswith("          endpoint: hash of request.headers['x-customer'], which is '7', unless ")
+
+
+def test_what_is_no_call_has_none_and_the_class_is_that_of_all_others(busy: str) -> None:
+    for text, header in (("GET http://a.test/shop.Payments/Pay", "content-type: application/grpc"), ("/a", "x-a: b")):
+        lines = told(busy, text, header)
+        assert not [line for line in lines if line.startswith("  service")]
+        assert "  class   rest   (of 3 by importance this is number 2)" in lines
+        assert not [line for line in lines if "endpoint:" in line], "there is only one"
+    assert "  class   bots   (of 3 by importance this is number 3)" in told(busy, "/a", "x-bot: 1")
+
+
+def test_service_and_protocol_can_be_given(busy: str) -> None:
+    assert "  service shop.Payments" in told(busy, "/shop.Payments/Pay", service="shop.Payments")
+    lines = told(busy, "/1001/2", protocol="SOTP/1")
+    assert "route   protocol SOTP, entry 0 (condition true)" in lines
+
+
+def test_a_module_in_the_shadow_is_said_to_do_nothing(busy: str) -> None:
+    assert "  order 0    accessList: applies in the shadow: it does nothing" in told(busy, "/a")

@@ -72,6 +72,12 @@ _MOVED: Final = frozenset((STATUS, MESSAGE, DETAILS))
 """What of a head without content is a trailer."""
 
 
+def named(request: Request) -> str:
+    """The service that a request is a call of; empty = it is none."""
+    call = request.method == b"POST" and kind_of(request.headers) is not None
+    return service_of(request.target) if call else ""
+
+
 class Grpc:
     """
     A service for server codecs of HTTP.

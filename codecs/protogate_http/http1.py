@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 from zope.interface import implementer
 
-from protogate.interfaces import IClientConnection, IDescribedCodec, IReadableCodec, IService, IStreamCodec
+from protogate.interfaces import (
+    IClientConnection,
+    IDescribedCodec,
+    INamingCodec,
+    IReadableCodec,
+    IService,
+    IStreamCodec,
+)
 from protogate_http.client1 import Client
 from protogate_http.dissect1 import dissect
-from protogate_http.grpcservice import Grpc
+from protogate_http.grpcservice import Grpc, named
 from protogate_http.server1 import Server
 
 if TYPE_CHECKING:
     from protogate.context import Context, Limits
+    from protogate.message import Request
 
 _BEGINS: Final = re.compile(rb"(?:\r\n)?[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} [\x21-\x7e]").match
 _MIGHT: Final = re.compile(rb"\r?|(?:\r\n)?[!#$%&'*+\-.^_`|~0-9A-Za-z]{0,32} ?").fullmatch
@@ -24,7 +32,7 @@ _PREFACE: Final = b"PRI * HTTP/2.0\r\n"
 _OLD: Final = "HTTP/1.0 peers"
 
 
-@implementer(IStreamCodec, IDescribedCodec, IReadableCodec)
+@implementer(IStreamCodec, IDescribedCodec, INamingCodec, IReadableCodec)
 class Http1:
     """HTTP/1.0 and HTTP/1.1, RFC 9112."""
 
@@ -47,6 +55,10 @@ class Http1:
     def server(self, service: IService, context: Context) -> Server:
         """A connection from a client."""
         return Server(Grpc(service, context), context)
+
+    def service(self, request: Request) -> str:
+        """Of a call of gRPC."""
+        return named(request)
 
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""

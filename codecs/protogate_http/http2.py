@@ -13,6 +13,7 @@ from protogate.interfaces import (
     IClientConnection,
     IConfigurableCodec,
     IDescribedCodec,
+    INamingCodec,
     INegotiated,
     IPingingCodec,
     IService,
@@ -21,7 +22,7 @@ from protogate.interfaces import (
 from protogate_http.client2 import Client
 from protogate_http.engine2 import ENGINES
 from protogate_http.frames2 import PREFACE
-from protogate_http.grpcservice import Grpc
+from protogate_http.grpcservice import Grpc, named
 from protogate_http.options2 import Options
 from protogate_http.server2 import Server
 
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from protogate.context import Context
+    from protogate.message import Request
 
 
-@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INegotiated, IPingingCodec)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INamingCodec, INegotiated, IPingingCodec)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 
@@ -67,6 +69,10 @@ class Http2:
     def server(self, service: IService, context: Context) -> Server:
         """A connection from a client."""
         return Server(Grpc(service, context), context, self._told, self._engine)
+
+    def service(self, request: Request) -> str:
+        """Of a call of gRPC."""
+        return named(request)
 
     def client(self, ready: Callable[[IClientConnection], None], context: Context) -> Client:
         """A connection to an upstream."""

@@ -154,12 +154,24 @@ class Shedding:
 
     def _place(self, exchange: Any) -> int:
         for place, holds in self._asked:
-            try:
-                if holds(exchange):
-                    return place
-            except Exception:  # what it asks for is not there: then it does not hold
-                continue
+            if _held(holds, exchange):
+                return place
         return self._other
+
+
+def _held(holds: Callable[[Any], bool], exchange: Any) -> bool:
+    try:
+        return holds(exchange)
+    except Exception:  # what it asks for is not there: then it does not hold
+        return False
+
+
+def ranked(classes: Sequence[Class], exchange: Exchange) -> tuple[int, str]:
+    """Which class an exchange is in: its place, 0 the most important one, and its name."""
+    for place, (name, holds) in enumerate(classes):
+        if holds is not None and _held(holds, exchange):
+            return place, name
+    return next((place, name) for place, (name, holds) in enumerate(classes) if holds is None)
 
 
 def _waits(seconds: float) -> range:
