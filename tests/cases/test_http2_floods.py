@@ -241,7 +241,7 @@ def test_a_window_that_stays_closed_is_waited_for_as_long_as_a_client_may_stall(
     def large(asked: Asked) -> bytes:
         return res(asked.stream, end=False) + b"".join(data(asked.stream, bytes(15_000)) for n in range(4))
 
-    with Two(engine, large, None, timeouts={"clientStall": "10s"}) as two:
+    with Two(engine, large, None, timeouts={"clientStall": "10s", "responseHead": "60s"}) as two:
         client = two.client({WINDOW: 0})
         client.send(req(1))
         client.send(req(3))
