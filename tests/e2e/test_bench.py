@@ -52,6 +52,8 @@ from protogate.plugins import names
 from protogate_sotp import frames
 from rows import Options
 
+pytestmark = pytest.mark.usefixtures("unwatched")
+
 BENCH = Path(__file__).parent.parent.parent / "bench"
 PROGRAMS = sorted(path for path in BENCH.glob("*.py") if "ArgumentParser" in path.read_text())
 SMALL = Options(seconds=1, rounds=1, connections=8)

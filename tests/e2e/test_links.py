@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import links
 
 
+@pytest.mark.usefixtures("unwatched")
 def test_idle_links_and_their_heartbeats() -> None:
     figure = links.run(500, 2, 200)
     assert figure.links == 500

@@ -24,6 +24,8 @@ from protogate.loading import WARNINGS
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect, Script
 
+pytestmark = pytest.mark.usefixtures("unwatched")
+
 KNOWN = 512
 """What remembers hosts is cut to so many."""
 WARM, HOSTS = 500, 10 * KNOWN
