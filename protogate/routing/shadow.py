@@ -1,5 +1,6 @@
 """
-Rules that can never match, because an earlier one matches whatever they would.
+Rules that can never match, because an earlier one matches whatever they would; and those of another type that come
+after a rule for every path, which nearly all requests have.
 
 Conditions and C{published} do not matter: a rule that matches is final.  Nothing is reported that could match after
 all; not everything is found that cannot (a regex is only compared by its text, and by C{literal.*}).
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from protogate.errors import ConfigError
 from protogate.routing.matchers import Kind, Matcher, Part, blocks, literal_head
@@ -49,6 +50,48 @@ def shadowed(candidates: Iterable[Candidate]) -> list[ConfigError]:
                 )
             )
     return warnings
+
+
+def behind_every_path(candidates: Iterable[Candidate]) -> list[ConfigError]:
+    """
+    A warning for each rule that looks at something else than the path, where a rule for every path comes first: what
+    has no path, CONNECT and C{OPTIONS *}, is all that is left to it.  Rules by method or protocol may mean just these.
+
+    @param candidates: in the order in which they decide.
+    """
+    every: list[Candidate] = []
+    left: dict[int, Candidate | None] = {}  # rule -> what comes first; None = it can match
+    for candidate in candidates:
+        rule = candidate.rule
+        if rule.type == "uri":
+            if _every_path(candidate.matcher):
+                every.append(candidate)
+        elif rule.type not in ("method", "protocol") and not (candidate.methods and candidate.methods <= PATHLESS):
+            hosts = set(_hosts(candidate.host))
+            first = next((wide for wide in every if wide.host in hosts and _methods(wide, candidate)), None)
+            if first is None or left.setdefault(rule.index, first) is None:
+                left[rule.index] = None
+    return [
+        ConfigError(
+            f'a request with a path never comes to this rule: rule "{first.rule.name}" (routes[{first.rule.index}]) '
+            "matches every path, and the path is looked at first; give this one a higher priority",
+            ("routes", index),
+        )
+        for index, first in sorted(left.items())
+        if first is not None
+    ]
+
+
+PATHLESS: Final = frozenset((b"CONNECT", b"OPTIONS"))
+"""Methods of requests that may have no path."""
+
+
+def _every_path(matcher: Matcher) -> bool:
+    if matcher.kind is Kind.TEMPLATE:
+        return matcher.parts == (Part.REST,)
+    if matcher.kind is Kind.REGEX:
+        return open_head(matcher.text) in {"", "/"}
+    return matcher.kind is Kind.PREFIX and matcher.text == "/"
 
 
 class _Earlier:

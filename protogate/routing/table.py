@@ -26,7 +26,7 @@ from protogate.interfaces import IRouter
 from protogate.routing import rules as _rules
 from protogate.routing.index import Candidate, Missed, Paths, Texts
 from protogate.routing.rules import Route, Rule, Target
-from protogate.routing.shadow import shadowed
+from protogate.routing.shadow import behind_every_path, shadowed
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -182,6 +182,7 @@ class Router:
         self.warnings: list[ConfigError] = [
             *_zoneless(self._elsewhere, gateway),
             *shadowed(self._candidates),
+            *behind_every_path(self._candidates),
             *_idle(self.rules),
             *_vain(self.rules),
         ]

@@ -104,7 +104,7 @@ def test_a_rule_that_can_never_match_is_reported(wide: model.Rule, narrow: model
         (rule("/a", hosts=("*.a.test",), **FIRST), rule("/a", hosts=("*.test",))),
         (rule("/a", methods=("GET",), **FIRST), rule("/a")),
         (rule("/a", methods=("GET",), **FIRST), rule("/a", methods=("GET", "PUT"))),
-        (rule("/", "prefix", **FIRST), rule("a.test", "exact", "host")),
+        (rule("/a", "prefix", **FIRST), rule("a.test", "exact", "host")),
         (rule("10-99", "exact", "service", **FIRST), rule("10-100", "exact", "service")),
         (rule("10-99", "exact", "service", **FIRST), rule("9-99", "exact", "service")),
         (rule("10-99", "exact", "service", **FIRST), rule("50, 100", "exact", "service")),
@@ -124,6 +124,44 @@ def test_the_warning_names_both() -> None:
     assert warning.message == (
         'rule "new" can never match: rule "old" (routes[1]) comes first and matches all that it would'
     )
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        rule("1001", "exact", "service"),
+        rule("shop.example", "exact", "host"),
+        rule("x-version=next", "exact", "header", hosts=("a.test",)),
+        rule("sid", "exact", "cookie", methods=("GET",)),
+        rule("beta", "exact", "query", priority=-1),
+    ],
+)
+@pytest.mark.parametrize("every", [rule("/", "prefix"), rule("/{rest*}", "template"), rule("/.*", "regex")])
+def test_a_rule_behind_one_for_every_path_is_reported(every: model.Rule, narrow: model.Rule) -> None:
+    (fault,) = router(narrow, every).warnings
+    assert fault.path == ("routes", 0)
+    assert "(routes[1]) matches every path" in fault.message
+    assert fault.message.endswith("give this one a higher priority")
+
+
+@pytest.mark.parametrize(
+    ("every", "narrow"),
+    [
+        (rule("/", "prefix"), rule("1001", "exact", "service", **FIRST)),
+        (rule("/", "prefix", hosts=("a.test",)), rule("1001", "exact", "service")),
+        (rule("/", "prefix", hosts=("a.test",)), rule("b.test", "exact", "host")),
+        (rule("/", "prefix", methods=("GET",)), rule("1001", "exact", "service")),
+        (rule("/", "prefix", methods=("GET",)), rule("sid", "exact", "cookie", methods=("GET", "PUT"))),
+        (rule("/a", "prefix"), rule("1001", "exact", "service")),
+        (rule("/{one}", "template"), rule("1001", "exact", "service")),
+        # What has no path may be what is meant.
+        (rule("/", "prefix"), rule("CONNECT", "exact", "method")),
+        (rule("/", "prefix"), rule("sid", "exact", "cookie", methods=("OPTIONS",))),
+        (rule("/", "prefix"), rule("HTTP/1.0", "exact", "protocol")),
+    ],
+)
+def test_a_rule_that_something_with_a_path_may_come_to_is_not(every: model.Rule, narrow: model.Rule) -> None:
+    assert warned(narrow, every) == []
 
 
 def test_a_rule_of_another_zone_hides_nothing() -> None:

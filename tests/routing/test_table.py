@@ -438,7 +438,10 @@ def test_the_index_finds_what_a_plain_search_finds(rules: list[model.Rule], exch
             assert (trace.route.rule.index, trace.route.rule.name) == (plain.index, plain.name)
             assert trace.steps[-1].rule is plain
             # A warning is never wrong: what is said never to match is never what matches.
-            assert ("routes", plain.index) not in [fault.path for fault in table.warnings]
+            path = ("routes", plain.index)
+            assert path not in [fault.path for fault in table.warnings if "can never match" in fault.message]
+            if exchange.request.path.startswith("/"):
+                assert path not in [fault.path for fault in table.warnings if "never comes to" in fault.message]
 
 
 # Trace
