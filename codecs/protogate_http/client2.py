@@ -48,7 +48,6 @@ CONTINUE: Final = 1.0
 UNSAID: Final = 100
 """Requests at once while the server has not said how many."""
 ALIVE: Final = b"alive?\0\0"
-_EXPECT: Final = (b"expect", b"100-continue")
 
 
 class Client(Link):
@@ -101,7 +100,7 @@ class Client(Link):
         half = Ask(self, fields)
         half.method, half.upgrade = request.method, upgrade
         half.heard = half.moved = self.now()
-        if request.body is not None and upgrade is None and _EXPECT in request.headers:
+        if request.body is not None and upgrade is None and request.headers.get(b"expect") == b"100-continue":
             half.expect = True
         answer = half.begin(request)
         if OPEN in (half.reading, half.writing):

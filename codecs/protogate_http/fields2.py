@@ -320,7 +320,7 @@ def compose(out: list[Any], headers: Iterable[Any], count: Callable[[str], None]
         if value.translate(TEXT) != value or (name not in OURS and not named(name)):
             count("invalid_field_dropped")
         elif name in OURS:
-            if name == b"te" and b"trailers" in listed(value):
+            if name == b"te" and (value == b"trailers" or b"trailers" in listed(value)):
                 out.append(TE_TRAILERS)
         else:
             made: Any = (name, value.strip(b" \t"))
@@ -335,8 +335,8 @@ def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> 
     """Of trailers to be sent, those that may be trailers."""
     out: list[Any] = []
     if trailers:
-        compose(out, admissible([(low(name), value) for name, value in trailers]), count)
-    return out
+        compose(out, trailers, count)
+    return admissible(out)
 
 
 WEBSOCKET: Final = b"websocket"

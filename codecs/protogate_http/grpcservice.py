@@ -26,6 +26,7 @@ from zope.interface import classImplements
 from protogate.body import Whole
 from protogate.interfaces import IService
 from protogate.message import Field, Headers, Request, Response
+from protogate.promise import waits
 from protogate_http.grpc import (
     CONTENT_TYPE,
     DETAILS,
@@ -101,7 +102,7 @@ class Grpc:
             _unweb(request, kind)
         answered = partial(self._answered, request.ledger, request.malformed is not None, wanted)
         result = self.service.handle(request)
-        if isinstance(result, Deferred):
+        if waits(result):
             return result.addCallback(answered)
         return answered(result)
 

@@ -207,9 +207,11 @@ class Link(Connection):
         handlers = self._handlers
         for event in self.engine.events():
             kind = type(event)
-            if kind not in handlers:
-                handlers[kind] = getattr(type(self), kind.__name__, None)
-            handler = handlers[kind]
+            handler = handlers.get(kind)
+            if handler is None:
+                if kind in handlers:
+                    continue
+                handler = handlers[kind] = getattr(type(self), kind.__name__, None)
             if handler is not None and not self.dead:
                 handler(self, event)
         if not self._reading:
@@ -514,10 +516,13 @@ class Link(Connection):
 
     def forget(self, stream: Stream) -> None:
         """A stream is no more."""
-        if self.streams.pop(stream.number, None) is not None:
-            self.blocked.pop(stream.number, None)
+        number = stream.number
+        if number in self.streams:
+            del self.streams[number]
+            if self.blocked:
+                self.blocked.pop(number, None)
             owed, stream.owed = stream.owed, 0
-            self.credit(stream.number, owed)
+            self.credit(number, owed)
             if stream.writing == ENDED and stream.worth:
                 self.budget.earn()
             if not self.streams:
@@ -529,12 +534,12 @@ class Link(Connection):
         if self.dead:
             return
         self.why = self.blame(text)
+        self._fire_new()  # what is wrong behind a message does not undo it, and what was begun is what GOAWAY names
         try:
             data = self.engine.data_to_send()
         except ERRORS:
             data = b""
         self.put(_without_goaway(data) + goaway(self.newest, code, text))
-        self._fire_new()  # what is wrong behind a message does not undo it
         self.end()
         self.linger()
 

@@ -150,7 +150,8 @@ LONG: Final = 160
 REMEMBERED: Final = frozenset(
     b"accept accept-charset accept-encoding accept-language accept-ranges access-control-allow-credentials "
     b"access-control-allow-headers access-control-allow-methods access-control-allow-origin alt-svc cache-control "
-    b"connection content-encoding content-language content-type date dnt forwarded host keep-alive origin pragma "
+    b"connection content-encoding content-language content-type date dnt forwarded grpc-accept-encoding grpc-encoding "
+    b"grpc-status host keep-alive origin pragma "
     b"priority sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site "
     b"sec-fetch-user server strict-transport-security te transfer-encoding upgrade upgrade-insecure-requests "
     b"user-agent vary via x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-proto "
