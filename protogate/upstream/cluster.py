@@ -23,7 +23,6 @@ from protogate.context import Context, Timeouts
 from protogate.errors import Abort
 from protogate.interfaces import IClientConnection, IDiscovery, IService, IStreamCodec
 from protogate.message import Request, Response
-from protogate.promise import waits
 from protogate.proxyprotocol import encode
 from protogate.tls.client import Client
 from protogate.upstream.connector import Connector, Trust
@@ -31,6 +30,7 @@ from protogate.upstream.discovery import Findings, key
 from protogate.upstream.dispatcher import Dispatcher
 from protogate.upstream.endpoint import Endpoint, Place, layout, place
 from protogate.upstream.health import BY, Health
+from protogate.upstream.hopes import Hopes
 from protogate.upstream.means import Means
 from protogate.upstream.pool import Pool, Stats, ignore_cancel
 from protogate.upstream.refusal import gone, unwell
@@ -66,7 +66,7 @@ class Cluster(Dispatcher):
         self._found: tuple[Place, ...] = ()
         self._leaving: dict[Pool, Deferred[None]] = {}
         self._watch = Watch(name, self, means.board, means.wheel, means.count)
-        self._hoping: dict[Deferred[None], None] = {}
+        self._hopes = Hopes(self._begin)
         self._verdicts = Verdicts(means.board, name, self._choose, self._led)
         self._discovery: Findings | None = None
         self._health = self._looking(check)
@@ -174,8 +174,8 @@ class Cluster(Dispatcher):
         for endpoint in self._endpoints.values():
             endpoint.pool.settings = self._settings
         self._arrange()
-        if self._hoping and (self._endpoints or self._discovery is None):
-            self._decided()
+        if self._hopes and (self._endpoints or self._discovery is None):
+            self._hopes.know()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -206,21 +206,8 @@ class Cluster(Dispatcher):
             return fail(discovery.reason)
         discovery.start()
         if self._endpoints:  # found at once
-            return self._resumed(None, request)
-        hope: Deferred[None] = Deferred(self._gave_up)
-        self._hoping[hope] = None
-        return hope.addCallback(self._resumed, request)
-
-    def _resumed(self, _: None, request: Request) -> Deferred[Response]:
-        answer = self._begin(request)
-        if waits(answer):
-            return answer
-        done: Deferred[Response] = Deferred()
-        done.callback(answer)
-        return done
-
-    def _gave_up(self, hope: Deferred[None]) -> None:
-        self._hoping.pop(hope, None)
+            return self._hopes.ask(None, request)
+        return self._hopes.enter(request)
 
     # -- endpoints
 
@@ -246,23 +233,13 @@ class Cluster(Dispatcher):
     def _places(self, places: Sequence[Place]) -> None:
         self._found = tuple(places)
         self._arrange()
-        self._decided()
-
-    def _decided(self) -> None:
-        """There are endpoints, or it is known that there are none: whoever waits for that goes on."""
-        hoping, self._hoping = self._hoping, {}
-        for hope in hoping:
-            if not hope.called:  # one may be cancelled while another is served
-                hope.callback(None)
+        self._hopes.know()
 
     def _hopeless(self, reason: Abort) -> None:
         if self._found:  # by another source than this one
             self._found = ()
             self._arrange()
-        hoping, self._hoping = self._hoping, {}
-        for hope in hoping:
-            if not hope.called:
-                hope.errback(reason)
+        self._hopes.end(reason)
 
     def _arrange(self) -> None:
         """Make the endpoints what they should be now."""
