@@ -82,7 +82,7 @@ class Own:
 
 class Other:
     """
-    Another upstream.
+    Another upstream; or the same one, asked something else.
 
     @ivar upstream: its name.
     """
@@ -103,12 +103,13 @@ class Other:
         first = exchange.request
         if first.upgrade is not None or not resent.possible:
             return None
-        if exchange.target is not None and exchange.target.upstream == self.upstream:
-            return None
+        target = along(self._path, exchange, first.target)
+        if target == first.target and exchange.target is not None and exchange.target.upstream == self.upstream:
+            return None  # the very same question
         reads = first.method in READS
         headers = Headers([each for each in first.headers if each[0] not in _ABOUT] if reads else first.headers)
         request = first.again(headers, resent.body)
-        request.target = along(self._path, exchange, first.target)
+        request.target = target
         request.authority, request.interim, request.deadline = resent.authority, first.interim, first.deadline
         request.key = exchange.plan.key(exchange, self.upstream)
         request.ledger = resent.ledger = Ledger(exchange.wheel.now())

@@ -343,6 +343,28 @@ def test_another_path_of_another_upstream():
         assert other.received[0].lower().count(b"via:") == 1
 
 
+def test_a_reduced_route_asks_the_same_upstream_for_less():
+    brief = '{upstream: shop, path: "/brief${request.path}"}'
+    with MemoryGateway(config(brief, "when: {load: 90}")) as gateway:
+        shop = upstream(gateway, answer(b"all"), answer(b"brief"))
+        assert gateway.ask(GET).endswith(b"all")
+        gateway.service.load = lambda: 93.0
+        assert gateway.ask(GET).endswith(b"brief")
+        assert [each.split(b" ")[1] for each in shop.received] == [b"/a?b=1", b"/brief/a?b=1"]
+        degraded = gateway.records[-1].notes["degraded"]
+        assert (degraded["why"], degraded["gave"], degraded["upstream"]) == ("load 93 %", "upstream", "shop")
+
+
+def test_after_a_failure_the_same_upstream_is_asked_something_else_and_not_the_same():
+    with MemoryGateway(
+        config('{upstream: shop}, {upstream: shop, path: "${request.path}"}, {upstream: shop, path: /b}')
+    ) as gateway:
+        shop = upstream(gateway, answer(b"sorry", b"503 Sorry"), answer(b"less"))
+        assert gateway.ask(GET).endswith(b"less")
+        assert [each.split(b" ")[1] for each in shop.received] == [b"/a?b=1", b"/b?b=1"]
+        assert counts(gateway) == {"on_status": 1, "gave_upstream": 1}
+
+
 def post(content=b"hello", method=b"POST"):
     return b"%b / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (
         method,
