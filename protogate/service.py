@@ -33,6 +33,7 @@ from protogate.exchange.plan import Life, Plan
 from protogate.governance import means as governance
 from protogate.governance.binding import Bound
 from protogate.governance.lives import Lives
+from protogate.governance.news import News
 from protogate.governance.redis import Redis, Redises
 from protogate.governance.redissettings import RedisSettings
 from protogate.loading import Loading
@@ -145,6 +146,7 @@ class GatewayService(Service):
         self._journal = Journal(reactor, self.counters.count)
         self._opened = log
         self._board = Alone() if board is None else board
+        self._news = News(self._board, self.wheel)
         self.holds = Holds(self._board, self.wheel, self.counters.count)
         self.admin = Admin(Own(self), reactor) if alone else None
         self._delay: Timer | None = None
@@ -363,6 +365,7 @@ class GatewayService(Service):
             services=clusters,
             workers=self.workers,
             stores=self._store,
+            news=self._news if self.workers > 1 else None,
         )
 
     def pressure(self) -> dict[str, float]:

@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final
 from urllib.parse import urljoin
 
 from protogate.caching import groups
 from protogate.caching.store import Store, Uri
 from protogate.message import Response
 
+GROUPS: Final = b"cache-group-invalidation"
+
 
 class Changed:
     """
-    A request that may change something.
+    What was changed, of one origin.
 
-    @param uri: what it is about.
+    @ivar scheme: of it, and C{authority}, in lower case.
+    @ivar targets: what was asked of it.
+    @ivar groups: of answers.
     """
 
-    def __init__(self, uri: Uri) -> None:
-        self._uri = uri
+    __slots__ = ("authority", "groups", "scheme", "targets")
 
-    def forget(self, store: Store, response: Response, now: float) -> int:
+    def __init__(self, scheme: bytes, authority: bytes, targets: Sequence[bytes], groups: Sequence[str] = ()) -> None:
+        self.scheme, self.authority, self.targets, self.groups = scheme, authority, targets, groups
+
+    @classmethod
+    def by(cls, uri: Uri, response: Response) -> Changed | None:
         """
-        Forget what the answer tells of (RFC 9111, 4.4; RFC 9875, 3).
+        What an answer to an unsafe method tells of (RFC 9111, 4.4; RFC 9875, 3).
 
-        @return: how many answers are kept no longer.
+        @param uri: what the request was about.
+        @return: None when it has changed nothing.
         """
         if not response.protocol or not 200 <= response.status < 400:
-            return 0
-        scheme, authority, target = self._uri
-        store.change(self._uri, now)
-        gone = store.forget(self._uri)
+            return None
+        scheme, authority, target = uri
+        targets = {target: None}
         for name in (b"location", b"content-location"):
             for value in response.headers.all(name):
                 other = _same_origin(scheme, authority, target, value)
-                if other is not None and other != target:
-                    store.change((scheme, authority, other), now)
-                    gone += store.forget((scheme, authority, other))
-        named = groups.groups(response.headers.all(b"cache-group-invalidation"))
-        if named:
-            store.change((scheme, authority), now)
-            gone += store.forget_groups(scheme, authority, named)
+                if other is not None:
+                    targets[other] = None
+        return cls(scheme, authority, list(targets), list(groups.groups(response.headers.all(GROUPS))))
+
+    def forget(self, store: Store, now: float) -> int:
+        """
+        Forget it.
+
+        @return: how many answers are kept no longer.
+        """
+        gone, origin = 0, (self.scheme, self.authority)
+        for target in self.targets:
+            store.change((*origin, target), now)
+            gone += store.forget((*origin, target))
+        if self.groups:
+            store.change(origin, now)
+            gone += store.forget_groups(*origin, self.groups)
         return gone
+
+    def plain(self) -> list[Any]:
+        """For another process."""
+        texts = [target.decode("latin-1") for target in self.targets]
+        return [self.scheme.decode("latin-1"), self.authority.decode("latin-1"), texts, list(self.groups)]
+
+    @classmethod
+    def told(cls, plain: Any) -> Changed:
+        """By another process."""
+        scheme, authority, targets, named = plain
+        return cls(
+            scheme.encode("latin-1"), authority.encode("latin-1"), [each.encode("latin-1") for each in targets], named
+        )
 
 
 def _same_origin(scheme: bytes, authority: bytes, target: bytes, reference: bytes) -> bytes | None:

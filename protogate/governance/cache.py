@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -64,6 +64,8 @@ UNCACHED: Final = Abort(
     detail="there is no stored response",
 )
 """What C{only-if-cached} gives (RFC 9111, 5.2.1.7)."""
+NEWS: Final = "cache"
+"""What caches of other processes follow, see L{protogate.governance.news}."""
 _PORTS: Final = {b"http": b":80", b"https": b":443"}
 
 
@@ -134,6 +136,8 @@ class Cache:
         if same:
             self.store, self.flights = before.store, before.flights
             self.store.resize(self._memory)
+        if means.news is not None:
+            means.news.follow(NEWS, self._heard)
         purge = self._purge
         if purge is not None:
             old = before._purge if same else None
@@ -145,6 +149,8 @@ class Cache:
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}.  What is under way goes on."""
+        if self._means is not None and self._means.news is not None:
+            self._means.news.leave(NEWS, self._heard)
         if self._purge is not None:
             self._purge.stop()
 
@@ -172,7 +178,7 @@ class Cache:
         method = request.method
         if method not in READ:
             if method not in SAFE:
-                exchange.upon(partial(self._changed, Changed(uri_of(request))))
+                exchange.upon(partial(self._changed, uri_of(request)))
             return None
         if request.body is not None or request.upgrade is not None:
             self._pass(exchange, "bypass")
@@ -309,11 +315,29 @@ class Cache:
             self.store.weigh(stored)
         return why
 
-    def _changed(self, changed: Changed, exchange: Exchange) -> None:
+    def _changed(self, uri: Uri, exchange: Exchange) -> None:
         """Something may have been changed (RFC 9111, 4.4)."""
-        if exchange.response is not None:
-            for _ in range(changed.forget(self.store, exchange.response, exchange.wheel.now())):
-                self.count("invalidated")
+        response, means = exchange.response, self._means
+        changed = None if response is None else Changed.by(uri, response)
+        if changed is None:
+            return
+        for _ in range(changed.forget(self.store, exchange.wheel.now())):
+            self.count("invalidated")
+        if means is not None and means.news is not None:
+            means.news.tell(NEWS, changed.plain())
+
+    def _heard(self, news: Sequence[Any] | None) -> None:
+        """Something was changed, by way of another process; None = there is no telling what."""
+        means = self._means
+        if means is None:
+            return
+        now = means.wheel.now()
+        if news is None:
+            gone = self.store.forget_all(lambda stored: True, now)
+        else:
+            gone = sum(Changed.told(each).forget(self.store, now) for each in news)
+        for _ in range(gone):
+            self.count("invalidated")
 
 
 def uri_of(request: Request) -> Uri:

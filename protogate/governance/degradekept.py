@@ -125,7 +125,9 @@ class LastGood:
         """An upstream has answered: keep that, if it may be."""
         now, store = exchange.wheel.now(), self.store
         if sought.changes and not tunnels(exchange.request, response):
-            Changed(sought.uri).forget(store, response, now)
+            changed = Changed.by(sought.uri, response)
+            if changed is not None:
+                changed.forget(store, now)
         if sought.place is None or exchange.request.method != b"GET":
             return
         old, status = store.find(sought.uri, sought.place, sought.headers), response.status

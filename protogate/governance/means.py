@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protogate.context import uncounted
+from protogate.governance.news import News
 from protogate.interfaces import IService
 from protogate.observe.snapshot import Number
 from protogate.wheel import Wheel
@@ -35,6 +36,7 @@ class Means:
     @ivar services: upstreams by name or origin; see L{service}.
     @ivar workers: processes that share the work with this one, itself included.
     @ivar stores: gives the connection to a Redis; see L{redis}.
+    @ivar news: what its like in other processes are told; None where there are none.
     """
 
     reactor: Any
@@ -45,6 +47,7 @@ class Means:
     services: Mapping[str, IService] = field(default_factory=dict)
     workers: int = 1
     stores: Callable[[Any], Any] | None = None
+    news: News | None = None
 
     def service(self, name: str) -> IService:
         """The upstream of that name or origin, one of C{asks}."""

@@ -18,6 +18,7 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from protogate.governance.means import Means
+from protogate.governance.news import News
 from protogate.interfaces import IService
 from protogate.message import Request, Response
 from protogate.testing.reactor import MemoryReactor
@@ -51,6 +52,7 @@ def FakeMeans(
     gauges: dict[str, Callable[[], float]] | None = None,
     stores: Callable[[Any], Any] | None = None,
     workers: int = 1,
+    news: News | None = None,
 ) -> Means:
     """
     Means on a reactor of memory, whose threads are turns.
@@ -73,6 +75,7 @@ def FakeMeans(
         services={} if services is None else services,
         workers=workers,
         stores=stores,
+        news=news,
     )
 
 

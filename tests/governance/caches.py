@@ -15,6 +15,7 @@ from protogate.errors import CLIENT_GONE, UPSTREAM, Abort
 from protogate.exchange.exchange import Exchange
 from protogate.governance.binding import bind
 from protogate.governance.cache import CacheFactory
+from protogate.governance.news import News
 from protogate.message import Headers, Peer, Request, Response, ignore
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.exchange import exchange
@@ -103,9 +104,10 @@ class Client:
 class Scene:
     """The module in force, an origin, and a clock."""
 
-    def __init__(self, answer=None, behind=(), before=None, routes=None, **params):
-        self.clock = Clock() if before is None else before.clock
-        if before is None:
+    def __init__(self, answer=None, behind=(), before=None, routes=None, clock=None, board=None, **params):
+        """@param board: to other processes."""
+        self.clock = clock or (Clock() if before is None else before.clock)
+        if before is None and clock is None:
             self.clock.advance(START)
         self.counted = Counter()
         self.gauges = {}
@@ -118,7 +120,8 @@ class Scene:
         self.cache = self.bound.module
         wheel = Wheel(self.clock) if before is None else before.plan.wheel
         self.reactor = MemoryReactor()  # for threads; the clock is another one
-        means = FakeMeans(reactor=self.reactor, wheel=wheel, counted=self.counted, gauges=self.gauges)
+        self.news = None if board is None else News(board, wheel)
+        means = FakeMeans(reactor=self.reactor, wheel=wheel, counted=self.counted, gauges=self.gauges, news=self.news)
         self.cache.start(means, None if before is None else before.cache)
         base = exchange("PRE_UPSTREAM", clock=self.clock)
         self.plan = replace(

@@ -6,6 +6,10 @@ import pytest
 from caches import Scene, say
 from twisted.internet.defer import Deferred
 
+from protogate.governance.news import MISSED
+from protogate.testing.boards import Boards
+from protogate.testing.means import FakeMeans
+
 # -- 4.4: invalidation
 
 
@@ -82,3 +86,85 @@ def test_groups_of_another_origin_and_of_safe_methods_are_not():
     scene.ask(b"/e", method=b"POST", authority=b"b.test")
     scene.ask(b"/f")
     assert scene.get().told.startswith("hit")
+
+
+# -- in other processes
+
+
+class Workers:
+    """Caches of two workers of one gateway."""
+
+    def __init__(self):
+        self.boards = Boards()
+        lines = [self.boards.join() for _ in range(2)]
+        self.here = Scene(board=lines[0])
+        self.there = Scene(board=lines[1], clock=self.here.clock)
+        self.boards.run()
+        self.boards.lead(*lines)
+
+    def run(self):
+        self.here.clock.advance(0.1)
+        self.boards.run()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_what_was_changed_all_workers_forget(leads):
+    workers = Workers()
+    one, other = (workers.here, workers.there) if leads else (workers.there, workers.here)
+    for scene in (one, other):
+        scene.keep(say(), target=b"/a?x=%20\xff")
+        scene.keep(say(), target=b"/b")
+        scene.keep(say(cache_groups='"shoes"'), target=b"/c")
+        scene.keep(say(), target=b"/d")
+    one.answers = [say("no-store", b"", 201, location="/b", cache_group_invalidation='"shoes"')]
+    one.ask(b"/a?x=%20\xff", method=b"POST")
+    workers.run()
+    assert (one.counted["invalidated"], other.counted["invalidated"]) == (3, 3)
+    assert other.get(target=b"/d").told.startswith("hit")
+    other.answers = [say(content=b"new")]
+    assert other.get(target=b"/a?x=%20\xff").data == b"new"
+
+
+def test_what_another_worker_changed_while_it_was_asked_for_is_not_kept():
+    workers, late = Workers(), Deferred()
+    workers.there.answers = [late, say(content=b"new")]
+    workers.there.get()
+    workers.here.answers = [say("no-store", b"", 204)]
+    workers.here.ask(method=b"PUT")
+    workers.run()
+    late.callback(say(content=b"old"))
+    assert workers.there.get().data == b"new"
+
+
+def test_who_missed_something_forgets_everything():
+    workers = Workers()
+    workers.there.keep(say())
+    workers.there.cache._heard(MISSED)
+    assert workers.there.counted["invalidated"] == 1
+    workers.there.answers = [say(content=b"new")]
+    assert workers.there.get().data == b"new"
+
+
+def test_what_changed_nothing_is_told_nobody():
+    workers = Workers()
+    workers.here.answers = [say("no-store", b"", 404)]
+    workers.here.ask(method=b"POST")
+    workers.run()
+    assert workers.boards.keeper.posts == {}
+
+
+def test_after_a_reload_it_is_heard_once_and_after_the_end_no_more():
+    workers = Workers()
+    second = Scene(before=workers.there)
+    means = FakeMeans(wheel=workers.there.plan.wheel, counted=second.counted, news=workers.there.news)
+    second.cache.start(means, workers.there.cache)
+    workers.there.cache.stop()
+    second.keep(say())
+    workers.here.answers = [say("no-store", b"", 204), say("no-store", b"", 204)]
+    workers.here.ask(method=b"PUT")
+    workers.run()
+    assert second.counted["invalidated"] == 1
+    second.cache.stop()
+    workers.here.ask(method=b"PUT")
+    workers.run()
+    assert second.counted["invalidated"] == 1
