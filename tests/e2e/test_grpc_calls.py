@@ -27,7 +27,8 @@ OPTIONS = [
     ("grpc.enable_retries", 0),
 ]
 PAGE = """<!doctype html><title>waiting</title><script>{script}</script><script>
-grpcweb('/shop.Orders/Count', 'application/grpc-web-text', '[3, 2, 1]', {{}}).then((found) => {{
+const there = 'http://127.0.0.1:' + location.port + '/shop.Orders/Count';
+grpcweb(there, 'application/grpc-web-text', '[3, 2, 1]', {{}}).then((found) => {{
   document.title = JSON.stringify([found.messages, found.trailers, found.rest]);
 }});
 </script>"""
@@ -136,6 +137,14 @@ def _settings(port: int, silent: int) -> dict[str, Any]:
         modules=[
             {"name": "addResponseHeader", "actionParam": {"x-request-id": "${func.requestId}"}},
             {"name": "respond", "condition": "request.path.endsWith('/Secret')", "actionParam": {"status": 403}},
+            {
+                "name": "cors",
+                "actionParam": {
+                    "originPatterns": ["http://localhost:[0-9]+"],
+                    "methods": ["POST"],
+                    "headers": ["content-type", "x-grpc-web", "x-user-agent", "grpc-timeout"],
+                },
+            },
             {
                 "name": "respond",
                 "condition": "request.path == '/page'",
@@ -472,13 +481,14 @@ def test_what_is_no_base64_is_told_so(world: World) -> None:
     assert b64decode(body) == b"\x80\x00\x00\x00%c%b" % (len(status), status)
 
 
-def test_a_page_calls(world: World, tmp_path: Path) -> None:
+def test_a_page_of_another_origin_calls(world: World, tmp_path: Path) -> None:
     argv = [
         need("chromium"), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
-        "--virtual-time-budget=10000", "--dump-dom", f"{world.gateway.url}/page",
+        "--virtual-time-budget=10000", "--dump-dom", f"http://localhost:{world.gateway.port}/page",
     ]  # fmt: skip
     done = run(argv, timeout=2 * WITHIN)
     title = re.search(r"<title>(.*?)</title>", done.stdout.decode())
     assert title, done.stderr.decode()
     trailers = {"grpc-status": "15", "grpc-message": "half of it was lost"}
     assert json.loads(title[1]) == [["0 xx", "1 xx", "2 xx"], trailers, 0]
+    world.record("shop.Orders/Count", method="OPTIONS", status=204)
