@@ -6,26 +6,21 @@ Rules
   capacity, so there is nothing to return and nothing to leak.  The pool counts nothing a connection could tell it.
 - Connecting belongs to the pool, not to the request that caused it: a cancelled request leaves the queue, and the
   connection serves the next one.
-- First come, first served, and the connection used last is used next, so that those not needed grow old and are closed.
-  Where there is no end of those who come, the newest is next: L{protogate.upstream.standing}.
+- Who finds no connection waits (L{protogate.upstream.waiting}).  The connection used last is used next, so that those
+  not needed grow old and are closed.
 - One attempt until a connection has shown what it can carry, then as many as the queue needs.
 - Who must have a fresh connection shares it with others who must, as far as it carries them: one that closes under many
   requests, or refuses them, is not followed by as many.
 - A failed attempt fails one waiting request, or all when nothing else is up or coming.
-- The queue clock runs for requests that wait for others to finish.  One for which a connection is being made waits for
-  that attempt, which has clocks of its own and names the true cause when it fails.
 - With C{announce} a connection belongs to who is told at its start: it is made for one request, and used again only for
   those of the same client.  Nobody waits for another one's connection; who finds no room has the longest idle closed.
-- One timer for the queue, one for idle connections; neither is on the wheel after the pool has drained.
+- One timer for who waits, one for idle connections; neither is on the wheel after the pool has drained.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
-from math import inf
 from typing import Protocol
 
 from mypy_extensions import mypyc_attr
@@ -40,8 +35,8 @@ from protogate.errors import ALWAYS, GATEWAY, Abort, Phase
 from protogate.interfaces import IClientConnection, IService
 from protogate.message import Peer, Request, Response
 from protogate.upstream.link import Gate, Link, note, tell
-from protogate.upstream.refusal import full, gone, queued
-from protogate.upstream.standing import Standing
+from protogate.upstream.refusal import full, gone
+from protogate.upstream.waiting import Waiting, refuse
 
 _log = Logger()
 
@@ -108,16 +103,13 @@ class Pool:
         self._free: dict[Link, None] = {}  # had capacity when last seen; the one idle longest first
         self._attempts: dict[Link, Deferred[None] | None] = {}
         self._own = 0  # attempts of them that are made for one request first of all
-        self._waiting: OrderedDict[Gate, None] = OrderedDict()
-        self._fresh: OrderedDict[Gate, None] = OrderedDict()  # want a new connection; there was no room for it yet
+        self._waiting = Waiting(self, context)
         self._of: dict[bytes, dict[Link, None]] = {}  # those with a preface, by that
-        self._standing = Standing()
         self._room = 0  # connections that are being closed for those
         self._each = 0  # capacity of the newest connection; 0 = not known
         self._several = False  # whether a connection has carried more than one request at a time
         self._draining = False
         self._drained: list[Deferred[None]] = []
-        self._clock = self._wheel.timer(self._late)
         self._reaper = self._wheel.timer(self._reap)
 
     @property
@@ -128,7 +120,8 @@ class Pool:
     @property
     def load(self) -> int:
         """Requests that were given to it and are not over: under way or waiting."""
-        links, waiting = self._links, len(self._waiting) + len(self._fresh) + self._own
+        links, queue = self._links, self._waiting
+        waiting = len(queue.usual) + len(queue.fresh) + self._own
         if not self._several:  # who carries one at a time is busy, or was put aside
             return len(links) - len(self._free) + waiting
         for link in links:
@@ -146,7 +139,7 @@ class Pool:
         """How things are right now."""
         idle = sum(1 for link in self._links if link.connection is not None and not link.connection.busy)
         own = sum(1 for link in self._attempts if link.gate is not None)
-        return Stats(len(self._links), idle, len(self._waiting) + len(self._fresh) + own, len(self._attempts))
+        return Stats(len(self._links), idle, self._waiting.number + own, len(self._attempts))
 
     # -- requests
 
@@ -161,11 +154,11 @@ class Pool:
             if connection is not None and connection.capacity > 0:
                 return self._give(link, request)
             # busy, draining or dead: it says so itself when that changes
-        return self._enter(request, self._waiting, b"")
+        return self._enter(request, False, b"")
 
     def fresh(self, request: Request) -> Response | Deferred[Response]:
         """Like handle(), on a connection that is not made yet: for one that an old connection lost."""
-        return self._enter(request, self._fresh, b"" if self._announce is None else self._announce(request.peer))
+        return self._enter(request, True, b"" if self._announce is None else self._announce(request.peer))
 
     def _handle_of(self, request: Request, preface: bytes) -> Response | Deferred[Response]:
         """On a connection of that client's."""
@@ -174,26 +167,16 @@ class Pool:
             if link in self._free and connection is not None and connection.capacity > 0:
                 del self._free[link]
                 return self._give(link, request)
-        return self._enter(request, self._fresh, preface)
+        return self._enter(request, True, preface)
 
-    def _enter(self, request: Request, queue: OrderedDict[Gate, None], preface: bytes) -> Deferred[Response]:
+    def _enter(self, request: Request, fresh: bool, preface: bytes) -> Deferred[Response]:
         if self._draining:
             return fail(gone(f"{self.name} takes no new requests"))
-        if len(self._waiting) + len(self._fresh) >= self.settings.queue:
+        if self._waiting.number >= self.settings.queue:
             self._context.count("queue_full")
             return fail(full(self.name, self.settings.queue))
-        limit, now, standing = self._context.timeouts.queue, self._wheel.now(), self._standing
-        span = self.settings.standing
-        if not self._waiting and not self._fresh:
-            standing.begin(now)
-        if standing.on:
-            limit = standing.limit(limit, span)
-        gate = Gate(self, request, now + limit if limit else inf, preface)
-        answer: Deferred[Response] = gate.addCallback(self._give, request)
-        queue[gate] = None
-        if (limit or span) and not self._clock.active:
-            self._clock.set(min(limit or span, span or limit))
-        if len(self._fresh) > self._carried(self._room):
+        answer: Deferred[Response] = self._waiting.enter(request, fresh, preface).addCallback(self._give, request)
+        if len(self._waiting.fresh) > self._carried(self._room):
             self._evict()
         self._grow()
         return answer
@@ -228,24 +211,23 @@ class Pool:
 
     def _cancelled(self, gate: Deferred[Link]) -> None:
         assert isinstance(gate, Gate)
-        self._waiting.pop(gate, None)
-        self._fresh.pop(gate, None)
         if gate.link is not None:  # the attempt goes on, for whoever comes next
             gate.link.gate = None
             gate.link = None
             self._own -= 1
-        self._quiet()
-        self._settle()
+        self._waiting.leave(gate)
+        self.settle()
 
     # -- connections
 
     def _grow(self) -> None:
         """As many attempts as the queue needs; but one only until a connection has shown what it can carry."""
+        usual, fresh = self._waiting.usual, self._waiting.fresh
         while len(self._links) + len(self._attempts) < self.settings.max_per_endpoint:
             shared = len(self._attempts) - self._own
-            if len(self._fresh) > self._carried():
-                self._attempt(self._fresh.popitem(last=False)[0])
-            elif self._waiting and (not shared or (self._each and len(self._waiting) > shared * self._each)):
+            if len(fresh) > self._carried():
+                self._attempt(fresh.popitem(last=False)[0])
+            elif usual and (not shared or (self._each and len(usual) > shared * self._each)):
                 self._attempt(None)
             else:
                 break
@@ -254,6 +236,10 @@ class Pool:
         """How many of those who wait for a fresh connection need none more: of the attempts, and of so much room."""
         each = self._each if self._each and self._announce is None else 1
         return self._own * (each - 1) + room * each
+
+    def spared(self) -> tuple[int, int]:
+        """For how many of those who wait connections are being made: of who wants a fresh one, and of the others."""
+        return self._carried(), (len(self._attempts) - self._own) * max(self._each, 1)
 
     def _attempt(self, gate: Gate | None) -> None:
         link = Link(self, gate)
@@ -283,28 +269,30 @@ class Pool:
             gate.link = None
             self._own -= 1
             self._pass(gate, link)
-        while self._fresh and self._announce is None and connection.capacity > 0:
-            self._pass(self._fresh.popitem(last=False)[0], link)
+        fresh = self._waiting.fresh
+        while fresh and self._announce is None and connection.capacity > 0:
+            self._pass(fresh.popitem(last=False)[0], link)
         self._ready(link, connection)
-        if self._clock_is_late():
-            self._late()
+        if self._waiting.overdue:
+            self._waiting.look()
         self._grow()
 
     def _ready(self, link: Link, connection: IClientConnection) -> None:
-        waiting, newest = self._waiting, self._standing.on
-        while waiting and connection.capacity > 0:
-            self._pass(waiting.popitem(last=newest)[0], link)
+        waiting = self._waiting
+        usual, newest = waiting.usual, waiting.standing.on
+        while usual and connection.capacity > 0:
+            self._pass(usual.popitem(last=newest)[0], link)
         if connection.capacity > 0:
-            if len(self._fresh) > self._carried(self._room):
+            if len(waiting.fresh) > self._carried(self._room):
                 self._replace(link, connection)
             elif self._draining:
                 connection.drain()
             else:
                 self._rest(link, self._wheel.now())
-        if self._clock.active:
-            self._quiet()
+        if waiting.clock.active:
+            waiting.settle()
         if self._draining:
-            self._settle()
+            self.settle()
 
     def _rest(self, link: Link, now: float) -> None:
         link.since = now
@@ -324,7 +312,7 @@ class Pool:
         if link.replaced:
             self._room -= 1
         self._grow()
-        self._settle()
+        self.settle()
         return result
 
     def _failed(self, failure: Failure, link: Link) -> None:
@@ -339,81 +327,24 @@ class Pool:
             )
         if not self._links:
             self._each = 0
+        waiting = self._waiting
         gate, link.gate = link.gate, None
         if gate is not None:
             gate.link = None
             self._own -= 1
-            self._refuse((gate,), reason, link)
+            refuse((gate,), reason, link)
         elif self._links or len(self._attempts) > self._own:
-            if self._waiting:
-                self._refuse((self._waiting.popitem(last=False)[0],), reason, link)
+            if waiting.usual:
+                refuse((waiting.usual.popitem(last=False)[0],), reason, link)
         else:
-            refused, self._waiting = self._waiting, OrderedDict()
-            self._refuse(tuple(refused), reason, link)
-        if self._clock_is_late():
-            self._late()
-        self._quiet()
+            refused = tuple(waiting.usual)
+            waiting.usual.clear()
+            refuse(refused, reason, link)
+        if waiting.overdue:
+            waiting.look()
+        waiting.settle()
         self._grow()
-        self._settle()
-
-    @staticmethod
-    def _refuse(gates: tuple[Gate, ...], reason: Abort, link: Link | None = None) -> None:
-        for gate in gates:
-            if not gate.called:  # one may be cancelled while another is told
-                if link is not None and gate.request.ledger is not None:
-                    note(gate.request, link)
-                gate.errback(reason)
-
-    # -- clocks
-
-    def _quiet(self) -> None:
-        if not self._waiting and not self._fresh:
-            self._clock.clear()
-            self._standing.on = False
-
-    def _clock_is_late(self) -> bool:
-        """Whether a request has waited too long that was spared because a connection was being made for it."""
-        return bool(self._waiting) and next(iter(self._waiting)).at <= self._wheel.now()
-
-    def _late(self) -> None:
-        """The queue clock: for whoever waits longest."""
-        now, limit = self._wheel.now(), self._context.timeouts.queue
-        nearest = self._stand(now) if self.settings.standing else inf
-        if self._standing.on:
-            limit = self._standing.limit(limit, self.settings.standing)
-        spared = (len(self._attempts) - self._own) * max(self._each, 1)
-        late: list[Gate] = []
-        for queue, first in ((self._fresh, self._carried()), (self._waiting, spared)):
-            for place, gate in enumerate(queue):
-                if gate.at > now:
-                    nearest = min(nearest, gate.at)
-                    break
-                if place >= first:
-                    late.append(gate)
-        if nearest < inf:
-            self._clock.set(nearest - now)
-        for gate in late:
-            self._fresh.pop(gate, None)
-            self._waiting.pop(gate, None)
-        for _ in late:
-            self._context.count("queue_timeout")
-        if late:
-            self._quiet()
-            self._refuse(tuple(late), queued(self.name, limit))
-            self._settle()
-
-    def _stand(self, now: float) -> float:
-        """Whether there is an end of the queue; returns when to look again."""
-        standing, span = self._standing, self.settings.standing
-        if not standing.on and (self._waiting or self._fresh):
-            left = standing.left(now, span)
-            if left > 0.0:
-                return now + left
-            standing.on = True
-            self._context.count("queue_standing")
-            for gate in chain(self._fresh, self._waiting):
-                gate.at = min(gate.at, now + span)
-        return inf
+        self.settle()
 
     def _reap(self) -> None:
         """Close what was idle for too long."""
@@ -458,16 +389,13 @@ class Pool:
         """
         Who waits for a connection is told this instead.  Attempts that are under way go on, for whoever comes next.
         """
-        refused = tuple(chain(self._waiting, self._fresh, filter(None, [link.gate for link in self._attempts])))
-        self._waiting.clear()
-        self._fresh.clear()
+        refused = (*self._waiting.clear(), *filter(None, [link.gate for link in self._attempts]))
         for link in self._attempts:
             if link.gate is not None:
                 link.gate.link = None
                 link.gate = None
         self._own = 0
-        self._clock.clear()
-        self._refuse(refused, reason)
+        refuse(refused, reason)
 
     def drain(self, reason: Abort | None = None) -> Deferred[None]:
         """
@@ -485,7 +413,7 @@ class Pool:
                 link.connection.drain()
         drained: Deferred[None] = Deferred(ignore_cancel)
         self._drained.append(drained)
-        self._settle()
+        self.settle()
         return drained
 
     def abort(self) -> None:
@@ -495,9 +423,9 @@ class Pool:
             if link.connection is not None:
                 link.connection.abort()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """While draining: let go of what nobody needs any more, and say so when nothing is left."""
-        if not self._draining or self._waiting or self._fresh or self._own:
+        if not self._draining or self._waiting.number or self._own:
             return
         self._free.clear()
         attempts, self._attempts = self._attempts, {}
@@ -508,7 +436,7 @@ class Pool:
             if link.connection is not None:
                 link.connection.drain()
         if not self._links:
-            self._clock.end()
+            self._waiting.clock.end()
             self._reaper.end()
             drained, self._drained = self._drained, []
             for each in drained:

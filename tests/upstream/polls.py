@@ -38,7 +38,7 @@ def load(one: Endpoint, many: int) -> None:
         assert isinstance(answer, Deferred)
         answer.addErrback(lambda failure: failure.trap(CancelledError) and None)
     while pool.load > many:
-        next(reversed(pool._waiting)).cancel()
+        next(reversed(pool._waiting.usual)).cancel()
 
 
 def fill(one: Endpoint) -> None:

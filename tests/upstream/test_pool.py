@@ -463,17 +463,17 @@ def test_who_was_spared_for_more_than_the_attempt_brings_is_late_at_once(works: 
 def test_the_clock_stands_still_when_nobody_waits() -> None:
     bench = Bench(idle=0)
     outcome = bench.ask()
-    assert bench.pool._clock.active
+    assert bench.pool._waiting.clock.active
     bench.attempts[0].up().answer()
     assert outcome.status == 200
-    assert not bench.pool._clock.active
+    assert not bench.pool._waiting.clock.active
     assert not bench.pool._reaper.active
 
 
 def test_the_clock_stands_still_when_who_waited_left() -> None:
     bench = Bench()
     bench.ask().cancel()
-    assert not bench.pool._clock.active
+    assert not bench.pool._waiting.clock.active
 
 
 def test_telling_one_that_it_is_late_may_cancel_another() -> None:
@@ -921,9 +921,9 @@ def test_no_request_is_lost_or_answered_twice(
         act(step)
         stats = pool.stats()
         assert stats.open + stats.connecting <= most
-        assert len(pool._waiting) + len(pool._fresh) <= queue
+        assert pool._waiting.number <= queue
         assert all(outcome.times <= 1 for outcome in outcomes)
-        if pool._waiting and not any(c.dead and not c.closed.called for c in connections):
+        if pool._waiting.usual and not any(c.dead and not c.closed.called for c in connections):
             # somebody is at work for who waits, or everything allowed is
             assert stats.connecting or stats.open == most or stats.open - stats.idle > 0
 

@@ -93,7 +93,7 @@ def test_it_ends_when_nobody_waits() -> None:
     assert first.status == 200, "in order again"
     queue.served()
     assert second.status == 200
-    assert not queue.pool._clock.active
+    assert not queue.pool._waiting.clock.active
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.2])
@@ -147,14 +147,14 @@ def test_everybody_is_told_once_and_nobody_waits_longer_than_two_spans(steps: li
         elif step == "serve" and queue.connection.asked:
             queue.served()
         elif step == "leave" and asked and asked[-1][1].open and len(queue.connection.asked) == 1:
-            waiting = list(queue.pool._waiting)
+            waiting = list(queue.pool._waiting.usual)
             if waiting:
                 waiting[-1].cancel()
         elif step == "wait":
             queue.time.pass_by(0.15)
-        waits = [gate.at for gate in queue.pool._waiting]
+        waits = [gate.at for gate in queue.pool._waiting.usual]
         assert waits == sorted(waits), "the clock looks at the first only"
-        if queue.pool._standing.on:
+        if queue.pool._waiting.standing.on:
             assert waits
             assert all(at <= queue.time.wheel.now() + SPAN for at in waits)
-        assert bool(waits) is queue.pool._clock.active
+        assert bool(waits) is queue.pool._waiting.clock.active
