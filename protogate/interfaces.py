@@ -197,6 +197,14 @@ class IConfigurableCodec(ICodec):
         """
 
 
+class IRemarkedCodec(ICodec):
+    """A codec with more to say of itself: what does its work, and where that falls short.  Optional."""
+
+    remarks: Sequence[tuple[str, str]] = Attribute(
+        """Lines of C{protogate codecs}: what each is about, in a word or two, and what is to be said."""
+    )
+
+
 class IReadableCodec(ICodec):
     """A codec that can show what was said in it.  Optional; C{protogate decode} asks for it."""
 

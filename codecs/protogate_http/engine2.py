@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, Final
 
 from h2.exceptions import H2Error
@@ -43,6 +44,18 @@ except ImportError:  # pragma: no cover - the extra `ngh2`
 
 ENGINES: Final = ("ngh2", "h2") if ngh2 is not None else ("h2",)
 """Those installed, best first."""
+SHORT: Final[dict[str, tuple[str, ...]]] = {
+    "ngh2": (
+        "a malformed head is reset, and not answered; the record has neither its method nor its target",
+        "frames behind END_STREAM, and a window that overflows, end the connection, not the stream alone",
+        "an END_STREAM alone waits while a window is 0",
+    ),
+    "h2": (
+        "a second head on a stream, and trailers without END_STREAM, end the connection, not the stream alone",
+        "it is written in Python, and takes several times as long",
+    ),
+}
+"""Where each falls short of what this codec would do."""
 ERRORS: Final[tuple[type[Exception], ...]] = (H2Error,) if ngh2 is None else (H2Error, ngh2.NGH2Error)
 """What a call on a stream, or a connection, that is over raises."""
 TOO_MUCH: Final[tuple[type[Exception], ...]] = () if ngh2 is None else (ngh2.DenialOfServiceError,)
@@ -66,6 +79,14 @@ def _ngh2(shape: Shape) -> Any:
     engine.initiate_connection(shape.settings())
     engine.set_local_window_size(shape.total)
     return engine
+
+
+def remarks(name: str) -> list[tuple[str, str]]:
+    """What an operator should know of an engine."""
+    told = f"{name} {version(name)}"
+    others = [f"{each} {version(each)}" for each in ENGINES if each != name]
+    found = [("engine", f"{told}; {' and '.join(others)} is installed, too" if others else told)]
+    return found + [("falls short" if at == 0 else "", text) for at, text in enumerate(SHORT[name])]
 
 
 _MAKERS: Final[dict[str, Callable[[Shape], Any]]] = {"ngh2": _ngh2, "h2": H2Engine}

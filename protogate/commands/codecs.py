@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TextIO
 
 from protogate.commands.registry import add
-from protogate.interfaces import IConfigurableCodec, IDescribedCodec, IReadableCodec, IStreamCodec
+from protogate.interfaces import IConfigurableCodec, IDescribedCodec, IReadableCodec, IRemarkedCodec, IStreamCodec
 from protogate.plugins import PluginError, declared, find
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def described(codec: IStreamCodec, path: str) -> Iterator[str]:
             yield f"not with {peers}: {', '.join(words)}"
     else:
         yield "cannot say   (the codec does not tell)"
+    if IRemarkedCodec.providedBy(codec):
+        for about, text in codec.remarks:
+            yield f"{about:12} {text}"
     yield f"can be read  {'yes, by protogate decode' if IReadableCodec.providedBy(codec) else 'no'}"
     if IConfigurableCodec.providedBy(codec):
         yield f"options      codecs.{codec.name} of the configuration, and their defaults"
