@@ -20,6 +20,8 @@ from protogate.errors import ConfigError
 LEAST: Final = 128
 """Bytes that a limit must allow: below it every request would be refused."""
 
+EVERYBODY: Final = ("0.0.0.0/0", "::/0")
+
 _UPSTREAM_KEYS: Final = frozenset(Upstream.__struct_encode_fields__)
 _DISCOVERY_KEYS: Final = frozenset(Discovery.__struct_encode_fields__)
 _SOURCES: Final = ("dns", "file", "etcd", "consul", "plugin")
@@ -34,12 +36,23 @@ Seen = list[tuple[str | int, str, address.Listen]]
 """Index among the listeners, address as it is written, its parts."""
 
 
+def _believed(value: dict[str, Any], warnings: Faults) -> None:
+    """Whether everybody is believed who he is."""
+    gateway = value.get("gateway")
+    trusted = gateway.get("trustedProxies") if isinstance(gateway, dict) else None
+    for index, text in enumerate(trusted if isinstance(trusted, list) else ()):
+        if text in EVERYBODY:
+            message = f"whoever connects is believed who he is: write the networks of your proxies, not {text}"
+            warnings.append(ConfigError(message, ("gateway", "trustedProxies", index)))
+
+
 def check(value: Any) -> tuple[Faults, Faults]:
     """Faults and warnings."""
     faults: Faults = []
     warnings: Faults = []
     if isinstance(value, dict):
         _limits(value, faults)
+        _believed(value, warnings)
         _listeners(value, faults)
         _upstreams(value, faults, warnings)
         _targets(value, faults, warnings)

@@ -6,7 +6,7 @@ Rules
   through field by field, for the messages.  So no single step holds the interpreter for long.
 - Where the model names a check for a string (C{Meta(extra={"check": …})}), or bounds (L{within}), it is made here.
 - A mapping with an unknown key that is nearly the missing one has one fault, not two.
-- A key that is known one level further in, or at the top of the file, is not misspelt but in the wrong place.
+- A key that is known further in, or at the top of the file, is not misspelt but in the wrong place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protogate.config import address, units
 from protogate.config.faults import AtKey, ConfigFaults
 from protogate.config.field import field_name
 from protogate.config.health import request_path, statuses
-from protogate.config.model import Bytes, Config, Model, Seconds, Workers
+from protogate.config.model import Bytes, Config, Model, Module, Seconds, Workers
 from protogate.config.nearest import hint, nearest
 from protogate.config.scalar import shown
 from protogate.errors import ConfigError
@@ -157,8 +157,10 @@ def _number(kind: inspect.IntType | inspect.FloatType) -> Converter:
         if type(value) in allowed and (least is None or value >= least) and (most is None or value <= most):
             return value if whole else float(value)
         word = "a whole number" if whole and type(value) is float else "a number"
-        numeric = isinstance(value, str) and units.is_number(value)
-        advice = "; remove the quotes" if numeric else ""
+        text = value if isinstance(value, str) else ""
+        advice = "; remove the quotes" if units.is_number(text) else ""
+        if text.endswith("%") and units.is_number(text[:-1]) and most == 100:
+            advice = f"; write {text[:-1]}"
         faults.append(ConfigError(f"expected {word}{span}, got {shown(value)}{advice}", path))
         return FAILED
 
@@ -267,6 +269,8 @@ def _struct(kind: inspect.StructType) -> Converter:
             if not required and path:
                 advice = "; remove the key, or write {}" if value is None else ""
                 advice = "; for all of it with its defaults write {}" if value is True else advice
+            elif len(required) == 1 and type(value) is str:
+                advice = f"; write {{{keys}: {shown(value)}}}"
             faults.append(ConfigError(f"expected a mapping with keys such as {keys}, got {shown(value)}{advice}", path))
             return FAILED
         before = len(faults)
@@ -279,7 +283,10 @@ def _struct(kind: inspect.StructType) -> Converter:
                 place = _elsewhere(key, below, path)
                 if not place:
                     meant.add(nearest(key, [name for name in fields if name not in value]))
-                faults.append(AtKey(f"unknown key; {place or hint(key, fields)}", (*path, key)))
+                    place = hint(key, fields)
+                    if cls is Module and not nearest(key, fields):
+                        place += "; what the module is told stands in actionParam"
+                faults.append(AtKey(f"unknown key; {place}", (*path, key)))
         faults.extend(
             ConfigError(f'the key "{name}" is missing', path)
             for name in required
@@ -291,27 +298,45 @@ def _struct(kind: inspect.StructType) -> Converter:
 
 
 def _below(kind: inspect.StructType) -> dict[str, list[str]]:
-    """Keys of the objects that one of this kind may hold, each with the places where it stands: C{timeouts.connect}."""
+    """
+    Keys of the objects that one of this kind may hold, and of what these hold, each with its nearest places:
+    C{timeouts.connect}.  What lies deeper is no guess at what was meant.
+    """
     found: dict[str, list[str]] = {}
-    for field in kind.fields:
-        inner, many = field.type, ""
-        while not isinstance(inner, inspect.StructType):
-            if isinstance(inner, inspect.UnionType):
-                inner = next(one for one in inner.types if not isinstance(one, inspect.NoneType))
-            elif isinstance(inner, inspect.VarTupleType):
-                inner, many = inner.item_type, "[]"
-            else:
-                break
-        else:
-            for each in inner.fields:
-                found.setdefault(each.encode_name, []).append(f"{field.encode_name}{many}.{each.encode_name}")
+    level = [("", kind)]
+    for _ in range(2):
+        here: dict[str, list[str]] = {}
+        deeper = []
+        for prefix, each in level:
+            for field in each.fields:
+                inner, many = _object(field.type)
+                if inner is not None:
+                    place = f"{prefix}{field.encode_name}{many}."
+                    deeper.append((place, inner))
+                    for key in inner.fields:
+                        here.setdefault(key.encode_name, []).append(place + key.encode_name)
+        found = {**here, **found}
+        level = deeper
     return found
+
+
+def _object(kind: inspect.Type) -> tuple[inspect.StructType | None, str]:
+    """The object that a value is, or has many of (then with C{[]}); None = neither."""
+    many = ""
+    while not isinstance(kind, inspect.StructType):
+        if isinstance(kind, inspect.UnionType):
+            kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
+        elif isinstance(kind, inspect.VarTupleType):
+            kind, many = kind.item_type, "[]"
+        else:
+            return None, ""
+    return kind, many
 
 
 def _elsewhere(key: str, below: Mapping[str, list[str]], path: Path) -> str:
     """Where a key belongs that is in the wrong place, for a message; C{""} when nobody knows."""
     if key in below:
-        return f"it belongs one level further in: {' or '.join(below[key])}"
+        return f"it belongs further in: {' or '.join(below[key])}"
     if path and key in {field.encode_name for field in msgspec.structs.fields(Config)}:
         return "it belongs at the top of the file, in no other key"
     return ""

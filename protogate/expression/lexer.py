@@ -46,6 +46,7 @@ _INSTEAD: Final = {
     "=": '; did you mean "=="?',
     "&": '; did you mean "&&"?',
     "|": '; did you mean "||"?',
+    "$": '; an expression stands without "${" and "}"',
 } | dict.fromkeys("\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb", "; strings stand between ' or \"")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 

@@ -159,6 +159,13 @@ def test_a_pattern_and_what_is_none_are_not(rule: dict[str, Any]) -> None:
     assert warnings(routes=[{**rule, "routes": [{"targets": [{"url": "http://a"}]}]}]) == []
 
 
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0"])
+def test_who_believes_everybody_is_warned(network: str) -> None:
+    (told,) = warnings(gateway={"trustedProxies": ["10.0.0.0/8", network, 7]})
+    assert told.startswith("gateway.trustedProxies[1]: whoever connects is believed")
+    assert warnings(gateway={"trustedProxies": network}) == warnings(gateway=7) == []
+
+
 @pytest.mark.parametrize(("weights", "count"), [([0, 0], 1), ([0], 1), ([0, 1], 0), ([None], 0), ([False], 0), ([], 0)])
 def test_weights_that_are_all_nought_are_a_warning(weights: list[Any], count: int) -> None:
     targets = [{"url": "http://a", **({} if weight is None else {"weight": weight})} for weight in weights]
