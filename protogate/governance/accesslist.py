@@ -30,6 +30,7 @@ from protogate.governance.networks import Network, Networks, Tags, network
 from protogate.governance.params import Params, shown
 from protogate.governance.sources import Followed
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
+from protogate.identity import strictjson
 from protogate.interfaces import ILiveModule, IModuleFactory
 
 if TYPE_CHECKING:
@@ -223,7 +224,15 @@ def _tagged(tags: Followed[Tags], exchange: Exchange) -> str:
 def _parts(text: str) -> Keys:
     if "," not in text:
         return (text,) if text else ()
-    return [part for each in text.split(",") if (part := each.strip(" \t"))]
+    parts = [part for each in text.split(",") if (part := each.strip(" \t"))]
+    if text[0] == "[":  # perhaps the list of a claim, one of whose texts has a comma
+        try:
+            listed = strictjson.value(text.encode("utf-8", "surrogatepass"))
+        except ValueError:
+            return parts
+        if isinstance(listed, list):
+            parts += [each for each in listed if isinstance(each, str) and each]
+    return parts
 
 
 # -- what stands in the configuration, and in files

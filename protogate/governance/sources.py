@@ -217,7 +217,8 @@ class Followed(Generic[T]):
             kept = "what was there before stays in use" if self.value is not None else "there is nothing to use yet"
             source = str(self.source)
             if expected:
-                _log.error("{source}: {why}; {kept}", source=source, why=str(error), kept=kept)
+                why = str(error).removeprefix(f"{source}: ")  # of a file it says so itself
+                _log.error("{source}: {why}; {kept}", source=source, why=why, kept=kept)
             else:
                 _log.failure("{source} cannot be used; {kept}", failure, source=source, kept=kept)
         delay, self._delay = self._delay, min(2 * self._delay, self.source.interval)

@@ -322,6 +322,31 @@ def test_everybody_does_where_the_configuration_says_so(fakes):
     module.stop()
 
 
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ('["blocked","a,b"]', True),
+        ('["a,b","blocked"]', True),
+        ('["a,b","other"]', False),
+        ('["blocked,a"]', False),
+        ('[["blocked"],"a,b"]', False),
+        ('["blocked,a', False),
+        ('[{"blocked": 1, "blocked": 2}, 1]', False),
+    ],
+)
+def test_a_list_that_is_told_as_json_is_read(fakes, text, denied):
+    module = build(by=template("${request.headers['x-groups']}"), deny=["blocked"])
+    made = exchange(headers=[(b"x-groups", text.encode())])
+    if denied:
+        with pytest.raises(Abort, match="deny list"):
+            module.process(made)
+    else:
+        module.process(made)
+    allowing = build(by=template("${request.headers['x-groups']}"), allow=["blocked", "a,b"])
+    with pytest.raises(Abort, match="allow list"):
+        allowing.process(made)
+
+
 def test_a_list_is_kept_over_a_reload(fakes):
     reactor, means = listing(lambda request: Response(200, body=Whole(b"10.0.0.0/8")))
     first = build(deny={"url": "http://lists.test/blocked"})

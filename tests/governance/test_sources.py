@@ -99,6 +99,7 @@ def test_a_changed_file_is_taken_over_and_a_broken_one_is_not(tmp_path, logged):
     assert scene.counted == {"source_refreshed": 1, "source_failed": 1}
     (event,) = [event for event in logged if event.get("kept")]
     assert (event["source"], event["kept"]) == (str(path), "what was there before stays in use")
+    assert str(path) not in event["why"], "it is told once"
     write(path, "[3]")
     scene.reactor.advance(3)
     assert scene.followed.value == [3]
