@@ -6,7 +6,8 @@ Rules
   and follows what it posts.
 - What is posted stays: who comes later is told, and so is the next one to lead.
 - Under C{endpoints/NAME} stands what is judged of the endpoints of an upstream (L{protogate.upstream.verdicts}).  Who
-  has more to say, or something to hear, takes a topic of its own with a first word of its own, such as C{watch/NAME}.
+  has more to say, or something to hear, takes a topic of its own with a first word of its own, such as C{watch/NAME},
+  or C{found/NAME} (L{protogate.upstream.known}).
 - Keys and values are plain: texts, numbers, lists and dictionaries of them, None.
 """
 
