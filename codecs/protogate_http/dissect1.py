@@ -10,7 +10,7 @@ Must not know: connections, bodies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from protogate_http.wire1 import CHUNKED, CLOSE, HEAD, NONE, RAW, Bad, End, Head, Requests, Responses, number
@@ -39,7 +39,7 @@ def dissect(data: bytes, client: bool, limits: Limits) -> Iterator[str]:
                 raise ValueError(f"at {at}: no one way to tell how long the content is")
             reader.body(length)
         elif isinstance(event, End):
-            yield f"{at}: end of the content{_fields(event.trailers or [])}"
+            yield f"{at}: end of the content{fields_of(event.trailers or [])}"
         else:
             yield f"{at}: content, {len(event)} bytes"
         reader.whole = False
@@ -48,13 +48,14 @@ def dissect(data: bytes, client: bool, limits: Limits) -> Iterator[str]:
 
 
 def _head(head: Head, client: bool) -> str:
-    start = [_shown(part) for part in head.start]
+    start = [shown(part) for part in head.start]
     line = f"{start[0]} {start[1]} HTTP/1.{start[2]}" if client else f"HTTP/1.{start[0]} {start[1]}"
-    return line + _fields(head.fields)
+    return line + fields_of(head.fields)
 
 
-def _fields(fields: list[Field]) -> str:
-    return "".join(f"\n    {_shown(name)}: {_shown(value)}" for name, value in fields)
+def fields_of(fields: Iterable[Field]) -> str:
+    """A line for each of them."""
+    return "".join(f"\n    {shown(name)}: {shown(value)}" for name, value in fields)
 
 
 def _length(head: Head, client: bool) -> int | None:
@@ -77,6 +78,6 @@ def _length(head: Head, client: bool) -> int | None:
     return CLOSE
 
 
-def _shown(data: bytes) -> str:
+def shown(data: bytes) -> str:
     """As it is where that is safe on a terminal."""
     return ascii(data.decode("utf-8", "replace"))[1:-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from protogate.interfaces import (
     INamingCodec,
     INegotiated,
     IPingingCodec,
+    IReadableCodec,
     IService,
     IStreamCodec,
 )
@@ -29,11 +30,12 @@ from protogate_http.server2 import Server
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
-    from protogate.context import Context
+    from protogate.context import Context, Limits
     from protogate.message import Request
 
 
-@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec, INamingCodec, INegotiated, IPingingCodec)
+@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec)
+@implementer(INamingCodec, INegotiated, IPingingCodec, IReadableCodec)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 
@@ -82,3 +84,9 @@ class Http2:
         """A PING (RFC 9113, 6.7)."""
         assert isinstance(connection, Client)
         return connection.ping()
+
+    def dissect(self, data: bytes, client: bool, limits: Limits) -> Iterator[str]:
+        """Frames."""
+        from protogate_http.dissect2 import dissect  # noqa: PLC0415 - and what undoes HPACK, for those who ask
+
+        return dissect(data, client, limits)

@@ -47,7 +47,7 @@ def test_every_codec_is_listed_with_what_it_tells(mini: None) -> None:
     assert "  version      protogate-mini, which is not installed as a distribution\n" in text
     assert "  not with HTTP/1.0 peers: trailers, interim, continue, upgrade\n" in text
     assert text.count("  version      protogate 0.") == 3
-    assert text.count("  can be read  yes") == 3
+    assert text.count("  can be read  yes") == 4
     assert "  options      none\nhttp2\n" in text
     assert "  options      none\nsotp\n" in text
     assert (
