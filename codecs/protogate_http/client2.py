@@ -5,6 +5,8 @@ Rules
 - It is ready when the server's SETTINGS were read: they say how many requests it takes at once, and whether it can do
   what only some can.  A server says them unasked; what is sent before, and is too much, is refused.
 - C{capacity} is what the server takes at once, less what is under way.
+- C{:scheme} says how this connection is, not that of the client: servers refuse what is neither (Kestrel, IIS), and who
+  wants to know the other one has C{X-Forwarded-Proto}.
 - A request that the server refused, or that stands above its GOAWAY, was surely not processed (RFC 9113, 8.7).
 - A server that is silent while requests are under way is asked for a sign of life.
 """
@@ -16,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import ISSLTransport
 from zope.interface import classImplements
 
 from protogate.body import Body
@@ -61,9 +64,15 @@ class Client(Link):
         super().__init__(context, options, engine, True)
         self.ready = ready
         self.limit = UNSAID
+        self._scheme = b"http"
         self._greeted = False
         self._pinged = 0.0  # when a sign of life was asked for, or 0.0
         self._pings: Pings | None = None  # those that others asked for
+
+    def connectionMade(self) -> None:
+        if ISSLTransport.providedBy(self.transport):
+            self._scheme = b"https"
+        super().connectionMade()
 
     def most_trailers(self) -> int:
         return self.context.limits.response_headers
@@ -93,7 +102,7 @@ class Client(Link):
         if request.deadline is not None:
             tell_deadline(request, self.now())
         try:
-            fields = request_head(request, self.context.count)
+            fields = request_head(request, self._scheme, self.context.count)
         except Bad as bad:
             self.context.count(bad.event)
             return fail(Abort(bad.text, GATEWAY, 500, NEVER))

@@ -348,10 +348,11 @@ def without_key(fields: Iterable[Field]) -> list[Field]:
     return [field for field in fields if field[0] not in _KEYS]
 
 
-def request_head(request: Request, count: Callable[[str], None]) -> list[Any]:
+def request_head(request: Request, scheme: bytes, count: Callable[[str], None]) -> list[Any]:
     """
     The fields of a request.
 
+    @param scheme: of the connection.
     @raise Bad: it cannot be said.
     """
     method, upgrade, target, authority = request.method, request.upgrade, request.target, request.authority
@@ -361,7 +362,7 @@ def request_head(request: Request, count: Callable[[str], None]) -> list[Any]:
     if method != b"CONNECT":
         if not target or not visible(target):
             raise Bad("a request that cannot be written as HTTP/2", 500, "invalid_request_refused")
-        out += ((b":scheme", request.scheme), (b":path", target))
+        out += ((b":scheme", scheme), (b":path", target))
     if authority:
         out.append((b":authority", authority))
     if upgrade is not None:
