@@ -27,6 +27,8 @@ from twisted.application.reactors import installReactor
 
 REST = 0.15
 """Seconds before and after each."""
+NAP = 0.6
+"""Seconds: far more than what counts, since a busy machine may let us stand still meanwhile, which is left out."""
 MODULE = """
 import time
 
@@ -34,7 +36,7 @@ def fetch(seconds):
     time.sleep(seconds)
 
 def process(exchange):
-    fetch(0.3)
+    fetch(%s)
 """
 CONFIG = """
 listeners: [{name: web, address: "127.0.0.1:8080"}]
@@ -45,7 +47,7 @@ modules: [{name: slow, stage: PRE_REQUEST}]
 
 def asleep() -> None:
     """As a module does that uses a blocking client."""
-    time.sleep(0.3)
+    time.sleep(NAP)
 
 
 def again() -> None:
@@ -72,7 +74,7 @@ def in_c() -> None:
 
 def child() -> None:
     """Waits for another process, by a selector of its own."""
-    subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(0.3)"], capture_output=True, check=True)
+    subprocess.run([sys.executable, "-S", "-c", f"import time; time.sleep({NAP})"], capture_output=True, check=True)
 
 
 def collect() -> None:
@@ -119,7 +121,7 @@ def stuck() -> None:
 def module() -> None:
     """A module of a gateway that serves a request."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "acme_slow.py").write_text(MODULE)
+        Path(folder, "acme_slow.py").write_text(MODULE % NAP)
         sys.path.insert(0, folder)
         import acme_slow  # type: ignore[import-not-found]
 

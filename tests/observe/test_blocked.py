@@ -139,7 +139,8 @@ def test_a_long_turn_of_many_exchanges_is_no_call_that_blocks(epoll: Results) ->
 
 
 def test_a_call_that_blocks_is_noticed_among_many(epoll: Results) -> None:
-    assert 0.15 < epoll["one_of_many"]["counts"]["loop_blocked_seconds"] < 0.5
+    # It lasts for 0.6 s, and what comes behind it for 0.32 s.
+    assert 0.15 < epoll["one_of_many"]["counts"]["loop_blocked_seconds"] < 0.8
 
 
 def test_a_long_one_is_told_while_it_lasts_and_only_once(epoll: Results) -> None:
