@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,24 @@ def test_extras_are_listed_by_purpose_and_all_holds_each() -> None:
     extras = dict(PROJECT["optional-dependencies"])
     (everything,) = extras.pop("all")
     assert everything == f"protogate[{','.join(sorted(extras))}]"
+
+
+def test_a_compiled_build_has_all_extras_whose_types_it_reads() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    brought_by = packages_distributions()
+    needed = set()
+    for path in (path for folder in ("protogate", "codecs") for path in (ROOT / folder).rglob("*.py")):
+        for package in re.findall(r"^ *(?:import|from) ([a-z_0-9]+)", path.read_text(), re.M):
+            for distribution in brought_by.get(package, ()):
+                of = {name for name, lines in extras.items() if distribution in map(_name, lines)}
+                needed |= of - {"all", "bench", "dev", "docs", "test"}
+    assert needed
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    assert needed <= set(hook["require-runtime-features"])
+
+
+def _name(requirement: str) -> str:
+    """Of a distribution: of C{ngh2>=0.3}."""
+    (name,) = re.findall(r"^[A-Za-z0-9._-]+", requirement)
+    return str(name)
