@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ from protogate.interfaces import (
     INegotiated,
     IPingingCodec,
     IReadableCodec,
+    IRemarkedCodec,
     IService,
     IStreamCodec,
 )
 from protogate_http.client2 import Client
-from protogate_http.engine2 import ENGINES
+from protogate_http.engine2 import ENGINES, remarks
 from protogate_http.frames2 import PREFACE
 from protogate_http.grpcservice import Grpc, named
 from protogate_http.options2 import Options
@@ -34,8 +35,16 @@ if TYPE_CHECKING:
     from protogate.message import Request
 
 
-@implementer(IStreamCodec, IConfigurableCodec, IDescribedCodec)
-@implementer(INamingCodec, INegotiated, IPingingCodec, IReadableCodec)
+@implementer(
+    IStreamCodec,
+    IConfigurableCodec,
+    IDescribedCodec,
+    INamingCodec,
+    INegotiated,
+    IPingingCodec,
+    IReadableCodec,
+    IRemarkedCodec,
+)
 class Http2:
     """HTTP/2, RFC 9113: over TLS, and in cleartext with prior knowledge."""
 
@@ -57,6 +66,11 @@ class Http2:
         if self._engine not in ENGINES:
             text = f"the engine {engine} is not installed: install protogate[{engine}], or leave it out"
             raise ConfigError(text, ("engine",))
+
+    @property
+    def remarks(self) -> Sequence[tuple[str, str]]:
+        """Of its engine."""
+        return remarks(self._engine)
 
     def configure(self, options: Options) -> Http2:
         """One that speaks by these."""

@@ -49,6 +49,9 @@ def test_every_codec_is_listed_with_what_it_tells(mini: None) -> None:
     assert text.count("  version      protogate 0.") == 3
     assert text.count("  can be read  yes") == 4
     assert "  options      none\nhttp2\n" in text
+    assert "\n  engine       ngh2 " in text
+    assert "\n  falls short  a malformed head is reset, and not answered; " in text
+    assert "\n               an END_STREAM alone waits while " in text
     assert "  options      none\nsotp\n" in text
     assert (
         "  options      codecs.sotp of the configuration, and their defaults\n    heartbeat         1m     Int" in text
