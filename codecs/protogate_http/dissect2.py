@@ -12,7 +12,7 @@ Must not know: connections; whether a frame may come where it came.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from hpack import Decoder
@@ -185,5 +185,11 @@ def _goaway(payload: bytes) -> str:
     return f"last stream {_number(payload)}, {_reset(payload[4:8])}{text}"
 
 
-_SHOW: Final = {PRIORITY: _priority, RST_STREAM: _reset, SETTINGS: _settings, PING: bytes.hex, GOAWAY: _goaway}
+_SHOW: Final[dict[int, Callable[[bytes], str]]] = {
+    PRIORITY: _priority,
+    RST_STREAM: _reset,
+    SETTINGS: _settings,
+    PING: bytes.hex,
+    GOAWAY: _goaway,
+}
 """What a payload says, by the type of its frame, where that is all it takes."""
