@@ -6,6 +6,7 @@ Rules
   for that one stays.)
 - Once it was asked to stop, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks
   twice must not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
+- SIGINT stays ignored where it was when the process began: a script's Ctrl-C is not for what runs in its background.
 - Only in the main thread: Python takes no handler anywhere else.
 """
 
@@ -67,7 +68,8 @@ class Signals:
             if signal.getsignal(signal.SIGTERM) != self._keep:  # it is Twisted's, as it mostly is
                 del self._before[signal.SIGTERM]
             self._take(signal.SIGTERM, self._heard)
-            self._take(signal.SIGINT, self._heard)
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                self._take(signal.SIGINT, self._heard)
             if self._early:
                 self._heard(signal.SIGTERM, None)
 

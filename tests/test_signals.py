@@ -110,6 +110,22 @@ def test_twisted_hears_of_the_first_request_to_stop_only(process: Process, signa
     assert process.heard == [signal.Signals(first).name]
 
 
+def test_an_interrupt_that_was_ignored_from_the_beginning_stays_so(process: Process) -> None:
+    process.handlers[signal.SIGINT] = signal.SIG_IGN  # as a shell starts what a script puts in the background
+    signals = Signals(process)
+    signals.serve(lambda: None, lambda: None)
+    process.run()
+    process.kill(signal.SIGINT)
+    assert process.heard == []
+    process.kill(signal.SIGTERM)
+    assert process.heard == ["SIGTERM"]  # it was lost: the interrupt counted as the first request to stop
+    signals.drain(hurry(process))
+    process.kill(signal.SIGINT)
+    signals.release()
+    assert process.heard == ["SIGTERM"]
+    assert process.handlers[signal.SIGINT] is signal.SIG_IGN
+
+
 def test_while_it_drains_only_an_interrupt_says_something(process: Process, signals: Signals) -> None:
     process.kill(signal.SIGTERM)
     signals.drain(hurry(process))
