@@ -1,5 +1,6 @@
 """
-What modules that limit have in common: by what they tell clients apart, and what they say to who had too much.
+What modules that limit have in common: by what they tell clients apart, where they count, and what they say to who had
+too much.
 
 Fields are those of draft-ietf-httpapi-ratelimit-headers-10 (2025): C{RateLimit-Policy: "name";q=100;w=1} for what is
 granted, C{RateLimit: "name";r=7;t=3} for what is left of it and when all of it is there again; and C{Retry-After}
@@ -9,21 +10,30 @@ granted, C{RateLimit: "name";r=7;t=3} for what is left of it and when all of it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil
 from socket import inet_ntoa
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+from twisted.logger import Logger
+
 from protogate.config.scalar import shown
+from protogate.context import uncounted
 from protogate.errors import CLIENT, GATEWAY, Abort
 from protogate.expression import cidr
 from protogate.expression.template import Template
 from protogate.governance.params import Params
+from protogate.governance.redis import Redis
+from protogate.governance.redissettings import RedisSettings
 from protogate.message import Field
+from protogate.observe.events import Limited
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
+    from protogate.governance.means import Means
 
 LONGEST: Final = 64
 """Characters of a key that is remembered as it is; a longer one is remembered by its hash.  So is every one in a store,
@@ -44,6 +54,7 @@ CLOSED: Final = "closed"
 Key = Callable[["Exchange"], str]
 """By what an exchange is counted."""
 
+_log = Logger()
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII).fullmatch
 _number = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
@@ -109,6 +120,100 @@ def read_fails(reader: Params) -> str:
     if "whenStoreFails" in reader and "redis" not in reader:
         reader.fault("there is no store that could fail: say redis, or remove this", "whenStoreFails")
     return reader.choice("whenStoreFails", LOCAL, LOCAL, OPEN, CLOSED)
+
+
+FRAME: Final = ("key", "cost", "name", "keys", "headers", "redis", "whenStoreFails")
+"""Parameters that L{Frame.read} reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """
+    What all modules that count are told.
+
+    @ivar key: by what exchanges are counted; C{text} is how it is written.
+    @ivar cost: of an exchange, in units.
+    @ivar name: of the limit.
+    @ivar most: keys that are told apart.
+    @ivar always: every answer tells what is left, not only a refusal.
+    @ivar store: where it is counted for all; None = nowhere.
+    @ivar fails: C{local}, C{open} or C{closed}: what holds without the store.
+    """
+
+    key: Key
+    text: str
+    cost: int | Template
+    name: str
+    most: int
+    always: bool
+    store: RedisSettings | None
+    fails: str
+
+    @classmethod
+    def read(cls, reader: Params, most: int, what: str) -> Frame:
+        """
+        Of a module's parameters C{FRAME}.
+
+        @param most: that a request may cost, and C{what} that is.
+        """
+        key, text = read_key(reader)
+        cost = read_cost(reader)
+        if isinstance(cost, int) and cost > most and not reader.faults:
+            reader.fault(f"more than the {what}, which is {shown(most)}: no request would ever pass", "cost")
+        name = read_name(reader)
+        keys = reader.integer("keys", KEYS, 1, MOST_KEYS)
+        return cls(key, text, cost, name, keys, reader.flag("headers"), reader.redis("redis"), read_fails(reader))
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Limit:
+    """
+    What all modules that count do.
+
+    @ivar waits: see L{protogate.governance.binding.Bound}.
+    """
+
+    asks: Mapping[str, tuple[str | int, ...]] = {}
+
+    def __init__(self, kind: str, frame: Frame) -> None:
+        """@param kind: name of the module, for people."""
+        self._kind, self._frame = kind, frame
+        self._key: Key = frame.key
+        self._name, self._always, self._fails = frame.name, frame.always, frame.fails
+        store = frame.store
+        self.waits: tuple[float, tuple[str, ...]] = (0.0, ()) if store is None else store.waits
+        self._workers = 1
+        self._redis: Redis | None = None
+        self._count: Callable[[str], None] = uncounted
+        self._warn = Limited(_log.warn)
+
+    def _begin(self, means: Means) -> Redis | None:
+        """It is in force; the connection to the store, if there is one."""
+        self._count, self._workers = means.count, means.workers
+        store = self._frame.store
+        self._redis = None if store is None else means.redis(store)
+        return self._redis
+
+    def _succeeds(self, other: Limit) -> bool:
+        """Whether it counts the same."""
+        return (other._frame.text, other._name) == (self._frame.text, self._name)
+
+    def stop(self) -> None:
+        """L{protogate.interfaces.ILiveModule}."""
+        redis, self._redis = self._redis, None
+        if redis is not None:
+            redis.release()
+
+    def _crowd(self) -> None:
+        """There are more keys than it may tell apart."""
+        self._count("keys_shared")
+        text = "{kind} {name}: more than {most} keys: those that are new are counted together"
+        self._warn(text, kind=self._kind, name=self._name, most=self._frame.most)
+
+    def _closed(self, told: Told, reset: float) -> Abort:
+        """For everybody, where the store is gone and C{whenStoreFails} is C{closed}; it is counted."""
+        self._count("limited")
+        return told.refusal(f"{self._kind}: the store is gone, and without it nobody is let in", 1.0, reset)
 
 
 def price(cost: int | Template, exchange: Exchange) -> int:

@@ -15,23 +15,16 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from zope.interface import implementer
 
-from protogate.config.scalar import shown
-from protogate.context import uncounted
 from protogate.errors import ConfigError
-from protogate.expression.template import Template
 from protogate.governance import limits
-from protogate.governance.limits import CLOSED, LOCAL, Told
+from protogate.governance.limits import CLOSED, LOCAL, Frame, Told
 from protogate.governance.params import Params
 from protogate.governance.periods import DAY, MONTH, Calendar, Counts, Period, zone_of
 from protogate.governance.quotascript import QUOTA, Quotas
-from protogate.governance.redis import Redis
-from protogate.governance.redissettings import RedisSettings
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModule, IModuleFactory
-from protogate.observe.events import Limited
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -42,69 +35,37 @@ PREFIX: Final = "protogate:quota:"
 AFTER: Final = 86_400
 """Seconds after the end of a period in which Redis still has it, for whoever counts what was used."""
 
-_log = Logger()
-
 
 @implementer(ILiveModule)
-class Quota:
+class Quota(limits.Limit):
     """
     @param limit: units in a period.
-    @param key: by what exchanges are counted; C{text} is how it is written.
-    @param most: keys.
-    @param always: whether every answer tells what is left, not only a refusal.
-    @param store: where the quota is shared; None = nowhere.
-    @param fails: C{local}, C{open} or C{closed}: what holds without the store.
+    @param kind: what makes a period another one: with another kind it is another quota.
     """
 
-    asks: Mapping[str, tuple[str | int, ...]] = {}
-
-    def __init__(
-        self,
-        limit: int,
-        calendar: Calendar,
-        kind: tuple[str, str],
-        key: limits.Key,
-        text: str,
-        cost: int | Template,
-        name: str,
-        most: int,
-        always: bool,
-        store: RedisSettings | None,
-        fails: str,
-    ) -> None:
-        self._limit, self._calendar, self._kind, self._key, self._text = limit, calendar, kind, key, text
-        self._cost, self._name, self._most, self._always = cost, name, most, always
-        self._store, self._fails = store, fails
-        self.waits = (0.0, ()) if store is None else store.waits
-        self._counts = Counts(limit, most)
-        self._workers = 1
+    def __init__(self, limit: int, calendar: Calendar, kind: tuple[str, str], frame: Frame) -> None:
+        super().__init__("quota", frame)
+        self._limit, self._calendar, self._periods, self._cost = limit, calendar, kind, frame.cost
+        self._counts = Counts(limit, frame.most)
         self._quotas: Quotas | None = None
-        self._redis: Redis | None = None
-        self._count: Callable[[str], None] = uncounted
-        self._warn = Limited(_log.warn)
         self._said: tuple[int, Told] | None = None
-
-    # -- its life
 
     def start(self, means: Means, before: IModule | None) -> None:
         """L{ILiveModule}: take over what was used."""
-        self._count, self._workers = means.count, means.workers
+        redis, most = self._begin(means), self._frame.most
         old: Any = before
-        if isinstance(old, Quota) and (old._text, old._name, old._kind) == (self._text, self._name, self._kind):
+        if isinstance(old, Quota) and self._succeeds(old) and old._periods == self._periods:
             self._counts = old._counts
-        self._counts.change(max(self._limit // self._workers, 1), self._most)
-        if self._store is not None:
-            self._redis = means.redis(self._store)
+        self._counts.change(max(self._limit // self._workers, 1), most)
+        if redis is not None:
             prefix, now = f"{PREFIX}{self._name}:", means.wheel.now
-            self._quotas = Quotas(means.wheel, self._redis, QUOTA, prefix, 1.0, (), self._most, now)
+            self._quotas = Quotas(means.wheel, redis, QUOTA, prefix, 1.0, (), most, now)
 
     def stop(self) -> None:
         """L{ILiveModule}: what was taken out and not needed is put back."""
-        redis, self._redis = self._redis, None
         if self._quotas is not None:
             self._quotas.close()
-        if redis is not None:
-            redis.release()
+        super().stop()
 
     # -- exchanges
 
@@ -140,15 +101,12 @@ class Quota:
                 self._counts.fill(key, known / self._workers, period.number)
             self._judge(self._counts.take(key, cost, period.number), exchange, period, seconds)
         elif self._fails == CLOSED:
-            self._count("limited")
-            raise self._tell(period).refusal("quota: the store is gone, and without it nobody is let in", 1.0, seconds)
+            raise self._closed(self._tell(period), seconds)
 
     def _judge(self, left: float, exchange: Exchange, period: Period, seconds: float) -> None:
         if self._counts.crowded:
             self._counts.crowded = 0
-            self._count("keys_shared")
-            text = "quota {name}: more than {most} keys: those that are new are counted together"
-            self._warn(text, name=self._name, most=self._most)
+            self._crowd()
         if left < 0:
             self._count("limited")
             raise self._tell(period).refusal(f"quota {self._name}: used up", seconds, seconds)
@@ -181,9 +139,7 @@ class QuotaFactory:
 
     def build(self, params: Mapping[str, object]) -> Quota:
         """See L{IModuleFactory.build}."""
-        reader = Params(
-            params, "limit", "per", "timeZone", "key", "cost", "name", "keys", "headers", "redis", "whenStoreFails"
-        )
+        reader = Params(params, "limit", "per", "timeZone", *limits.FRAME)
         if "limit" not in reader:
             reader.fault("limit is missing", "limit")
         limit = reader.integer("limit", 1, 1, 1 << 39)
@@ -191,19 +147,9 @@ class QuotaFactory:
         if "per" not in reader:
             reader.fault(f"per is missing: {DAY} or {MONTH}", "per")
         zone = _zone(reader)
-        key, text = limits.read_key(reader)
-        cost = limits.read_cost(reader)
-        if isinstance(cost, int) and cost > limit and not reader.faults:
-            reader.fault(f"more than the limit, which is {shown(limit)}: no request would ever pass", "cost")
-        name = limits.read_name(reader)
-        most = reader.integer("keys", limits.KEYS, 1, limits.MOST_KEYS)
-        always = reader.flag("headers")
-        store = reader.redis("redis")
-        fails = limits.read_fails(reader)
+        frame = Frame.read(reader, limit, "limit")
         reader.done()
-        kind = (per, str(zone))
-        calendar = Calendar(per, zone, self._now)
-        return Quota(limit, calendar, kind, key, text, cost, name, most, always, store, fails)
+        return Quota(limit, Calendar(per, zone, self._now), (per, str(zone)), frame)
 
 
 def _zone(reader: Params) -> tzinfo:

@@ -11,26 +11,22 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from zope.interface import classImplements, implementer
 
-from protogate.context import uncounted
 from protogate.errors import ConfigError
 from protogate.expression.template import Template
 from protogate.governance import limits
 from protogate.governance.gcra import Buckets, Rate
 from protogate.governance.gcrascript import GCRA
 from protogate.governance.leases import HORIZON, Leases
+from protogate.governance.limits import Frame
 from protogate.governance.params import Params
-from protogate.governance.redis import Redis
-from protogate.governance.redissettings import RedisSettings
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.interfaces import ILiveModule, IModule, IModuleFactory
-from protogate.observe.events import Limited
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -39,73 +35,29 @@ if TYPE_CHECKING:
 PREFIX: Final = "protogate:rate:"
 """Of keys in Redis: prefix, name, colon, key."""
 
-_log = Logger()
 
+class RateLimit(limits.Limit):
+    """@param burst: units that may come at once."""
 
-class RateLimit:
-    """
-    @param key: by what exchanges are counted; C{text} is how it is written.
-    @param most: keys.
-    @param always: whether every answer tells what is left, not only a refusal.
-    @param store: where the limit is shared; None = nowhere.
-    @param fails: C{local}, C{open} or C{closed}: what holds without the store.
-    """
-
-    asks: Mapping[str, tuple[str | int, ...]] = {}
-
-    def __init__(
-        self,
-        rate: Rate,
-        burst: int,
-        key: limits.Key,
-        text: str,
-        cost: int | Template,
-        name: str,
-        most: int,
-        always: bool,
-        store: RedisSettings | None,
-        fails: str,
-    ) -> None:
-        self._rate, self._burst, self._key, self._text, self._cost = rate, burst, key, text, cost
-        self._name, self._most, self._always, self._store, self._fails = name, most, always, store, fails
-        self.waits = (0.0, ()) if store is None else store.waits
-        self._price = min(cost, burst) if isinstance(cost, int) else 0
-        self._told = limits.Told(name, rate.count, rate.period)
-        self._buckets = Buckets(rate.each, burst, most)
-        self._workers = 1
+    def __init__(self, rate: Rate, burst: int, frame: Frame) -> None:
+        super().__init__("rateLimit", frame)
+        self._rate, self._burst, self._cost = rate, burst, frame.cost
+        self._price = min(frame.cost, burst) if isinstance(frame.cost, int) else 0
+        self._told = limits.Told(frame.name, rate.count, rate.period)
+        self._buckets = Buckets(rate.each, burst, frame.most)
         self._leases: Leases | None = None
-        self._redis: Redis | None = None
-        self._count: Callable[[str], None] = uncounted
-        self._warn = Limited(_log.warn)
-
-    # -- its life
 
     def start(self, means: Means, before: IModule | None) -> None:
         """L{ILiveModule}: take over what was used."""
-        self._count, self._workers = means.count, means.workers
+        redis, now = self._begin(means), means.wheel.now
         old: Any = before
-        if isinstance(old, RateLimit) and (old._text, old._name) == (self._text, self._name):
+        if isinstance(old, RateLimit) and self._succeeds(old):
             self._buckets = old._buckets
-        each, burst = self._rate.each, float(self._burst)
-        self._buckets.change(each / self._workers, burst / self._workers, self._most, means.wheel.now())
-        if self._store is not None:
-            self._redis = means.redis(self._store)
-            self._leases = Leases(
-                self._redis,
-                GCRA,
-                f"{PREFIX}{self._name}:",
-                each,
-                (f"{1e6 / each:.9g}", self._burst),
-                self._most,
-                means.wheel.now,
-                min(HORIZON, burst / each / 4),
-            )
-
-    def stop(self) -> None:
-        """L{ILiveModule}."""
-        redis, self._redis = self._redis, None
+        each, burst, most = self._rate.each, float(self._burst), self._frame.most
+        self._buckets.change(each / self._workers, burst / self._workers, most, now())
         if redis is not None:
-            redis.release()
+            prefix, numbers = f"{PREFIX}{self._name}:", (f"{1e6 / each:.9g}", self._burst)
+            self._leases = Leases(redis, GCRA, prefix, each, numbers, most, now, min(HORIZON, burst / each / 4))
 
     # -- exchanges
 
@@ -141,8 +93,7 @@ class RateLimit:
                 self._buckets.fill(key, known / self._workers, now)
             self._judge(self._buckets.take(key, cost, now), exchange, cost)
         elif self._fails == limits.CLOSED:
-            self._count("limited")
-            raise self._told.refusal("rateLimit: the store is gone, and without it nobody is let in", 1.0, 1.0)
+            raise self._closed(self._told, 1.0)
 
     def _judge(self, left: float, exchange: Exchange, cost: int, shared: bool = False) -> None:
         """
@@ -151,6 +102,7 @@ class RateLimit:
         """
         buckets = self._buckets
         if buckets.crowded:
+            buckets.crowded = 0
             self._crowd()
         if left < 0.0:
             self._count("limited")
@@ -160,12 +112,6 @@ class RateLimit:
         if self._always:
             reset = (self._burst - left) / self._rate.each if shared else (buckets.burst - left) / buckets.rate
             exchange.fields.extend(self._told.fields(left, reset))
-
-    def _crowd(self) -> None:
-        self._buckets.crowded = 0
-        self._count("keys_shared")
-        text = "rateLimit {name}: more than {most} keys: those that are new share one bucket"
-        self._warn(text, name=self._name, most=self._most)
 
 
 classImplements(RateLimit, ILiveModule)
@@ -181,20 +127,12 @@ class RateLimitFactory:
 
     def build(self, params: Mapping[str, object]) -> RateLimit:
         """See L{IModuleFactory.build}."""
-        reader = Params(params, "limit", "burst", "key", "cost", "name", "keys", "headers", "redis", "whenStoreFails")
+        reader = Params(params, "limit", "burst", *limits.FRAME)
         rate = _rate(reader)
         burst = reader.integer("burst", rate.count, 1, limits.HIGHEST)
-        key, text = limits.read_key(reader)
-        cost = limits.read_cost(reader)
-        if isinstance(cost, int) and cost > burst and not reader.faults:
-            reader.fault(f"more than the burst, which is {burst}: no request would ever pass", "cost")
-        name = limits.read_name(reader)
-        most = reader.integer("keys", limits.KEYS, 1, limits.MOST_KEYS)
-        always = reader.flag("headers")
-        store = reader.redis("redis")
-        fails = limits.read_fails(reader)
+        frame = Frame.read(reader, burst, "burst")
         reader.done()
-        return RateLimit(rate, burst, key, text, cost, name, most, always, store, fails)
+        return RateLimit(rate, burst, frame)
 
 
 def _rate(reader: Params) -> Rate:
