@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from pathlib import Path
 from select import POLLIN, poll
 from types import MappingProxyType
@@ -128,7 +129,7 @@ class Ports:
             try:
                 opened[key] = one, self._opener.open(entry, one.listener, one.ports)
             except (CannotListenError, OSError) as error:  # the latter from the lock file of a UNIX socket
-                faults.append(cannot_listen(index, entry, error))
+                faults.append(cannot_listen(index, entries, error))
         if faults:
             for one, ports in opened.values():
                 _stop(ports, one.ports)
@@ -221,11 +222,21 @@ class Binding:
             raise
 
 
-def cannot_listen(index: int, entry: model.Listener, error: Exception) -> ConfigError:
-    """What is wrong with the address of a listener."""
+def cannot_listen(index: int, entries: Sequence[model.Listener], error: Exception) -> ConfigError:
+    """What is wrong with the address of one of these listeners."""
     cause = error.socketError if isinstance(error, CannotListenError) else error
     why = getattr(cause, "strerror", None) or cause
+    entry = entries[index]
+    if getattr(cause, "errno", None) == EADDRINUSE:
+        for at, other in enumerate(entries):
+            if _both(address.listen(entry.address), address.listen(other.address)):
+                why = f"{why}; listeners[{at}] has the port: [::] takes IPv4 as well, so leave 0.0.0.0 out"
     return ConfigError(f"cannot listen on {entry.address}: {why}", ("listeners", index, "address"))
+
+
+def _both(one: address.Listen, other: address.Listen) -> bool:
+    """Whether one is every IPv4 address and the other every IPv6 address, which most systems take for both."""
+    return bool(one.port) and one.port == other.port and {one.host, other.host} == {"0.0.0.0", "::"}
 
 
 def _stop(ports: Sequence[IListeningPort], but: Sequence[IListeningPort]) -> Deferred[Any]:

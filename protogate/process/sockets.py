@@ -118,7 +118,7 @@ class Sockets:
                     group, more = _grown(group, workers)
                     opening.fresh += [(key, each) for each in more]
             except OSError as error:
-                faults.append(cannot_listen(index, entry, error))
+                faults.append(cannot_listen(index, entries, error))
                 continue
             opening.names[entry.name], opening.groups[key] = key, group
         if faults:

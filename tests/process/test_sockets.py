@@ -150,6 +150,24 @@ def test_a_port_that_somebody_has_is_a_fault_although_he_would_share_it(sockets:
     assert sockets.groups == {}
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_address_of_both_kinds_is_one_listener_and_whoever_writes_two_is_told(
+    sockets: Sockets, workers: int
+) -> None:
+    port = free_port()
+    entries = [Listener(name=host, address=f"{host}:{port}") for host in ("0.0.0.0", "[::]")]
+    with pytest.raises(ConfigFaults) as raised:
+        sockets.open([tcp("web", free_port()), *entries], workers)
+    (fault,) = raised.value.faults
+    assert fault.message == (
+        f"cannot listen on [::]:{port}: Address already in use; listeners[1] has the port: [::] takes IPv4 as well, "
+        "so leave 0.0.0.0 out"
+    )
+    take(sockets, entries[1])
+    with socket.create_connection(("127.0.0.1", port)):
+        pass
+
+
 def test_what_is_not_taken_is_closed_and_what_was_open_stays(sockets: Sockets, tmp_path: Path) -> None:
     take(sockets, tcp())
     opening = sockets.open([tcp(), tcp("more"), unix(tmp_path / "a.sock")], 3)
