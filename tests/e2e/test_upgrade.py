@@ -39,7 +39,8 @@ def install(folder: Path, version: str) -> None:
 def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, node: int, how: Start) -> None:
     sockets = origin(neighbours, "websocket_server.py").port
     to_sockets = {"targets": [{"url": f"http://127.0.0.1:{sockets}/echo"}]}
-    settings = crowd(node, 2, gateway={"drain": "10m"})  # what is under way outlasts two upgrades of a busy machine
+    # What is under way outlasts two upgrades, on a busy machine as well.
+    settings = crowd(node, 2, gateway={"drain": "10m", "timeouts": {"responseStall": "10m", "clientStall": "10m"}})
     settings["routes"].insert(0, {"value": "/ws", "matcherType": "prefix", "routes": [to_sockets]})
     # One of them on Twisted's own reactor, in workers as in the supervisor.
     env = {"PROTOGATE_REACTOR": "epoll"} if how == "twistd" else {}
@@ -48,7 +49,6 @@ def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, 
     pid, first = gateway.running.pid, gateway.workers()
     url = f"ws://127.0.0.1:{gateway.port}/ws"
     with (
-        wire(node) as behind,
         connect(url, open_timeout=WITHIN, close_timeout=WITHIN, proxy=None) as tunnel,
         wire(gateway.port) as download,
         load(gateway.port) as clients,
@@ -65,8 +65,9 @@ def test_two_upgrades_lose_no_request_and_no_connection(neighbours: Neighbours, 
         tunnel.send("after")
         assert tunnel.recv(WITHIN) == "after"
         tunnel.close(1000)
-        behind.send(f"GET /release/upgrade-{how} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-        assert behind.answer()[1] == b"yes\n"
+        with wire(node) as behind:
+            behind.send(f"GET /release/upgrade-{how} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            assert behind.answer()[1] == b"yes\n"
         assert download.rest() == b"\r\n5\r\nlast\n\r\n0\r\n\r\n"
     assert clients.lost == []
     assert len(clients.answered) >= 4, "workers of several generations answered"
