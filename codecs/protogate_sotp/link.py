@@ -384,9 +384,14 @@ class Link(Connection):
         stream.wake()
 
     def passed(self, size: int) -> None:
-        """Bytes of some stream are out of our hands: their credit on the connection is owed."""
+        """
+        Bytes of some stream are out of our hands: their credit on the connection is owed.
+
+        It is given back when it is more than what is left.  Where nobody holds anything that is half of all; where many
+        do, the others must not wait for a half that cannot come.
+        """
         self._owed += size
-        if self._owed >= self.hello.total >> 1:
+        if self._owed > self.room:
             owed, self._owed = self._owed, 0
             self.room += owed
             self.put(credited(0, owed))

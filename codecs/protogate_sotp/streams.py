@@ -161,6 +161,7 @@ class Stream:
             self.received(data)
             if self.paused:
                 self.held += size
+                self.link.passed(0)
                 return
             self.link.passed(size)
             if self.owed >= self.link.half:

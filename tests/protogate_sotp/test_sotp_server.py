@@ -358,6 +358,34 @@ def test_the_credit_of_the_connection_comes_back_whatever_becomes_of_the_streams
     end.close()
 
 
+def test_the_credit_of_the_connection_comes_back_however_much_of_it_is_held():
+    """Else who reads would wait for who does not."""
+    end = greeted(options=Options(window=1 << 20, connection_window=1 << 20))
+    takers = []
+
+    def answer(request):
+        if not takers:
+            takers.append(Taker(request.body))
+        return Deferred()
+
+    end.app.answer = answer
+    end.order(1, flags=0).order(3, flags=0)
+    end.feed(frame(DATA, 0, 1, b"x" * 1000))
+    assert (takers[0].size, end.said) == (1000, [])
+    left = (1 << 20) - 1000
+    while left:  # nobody takes that
+        size = min(left, 65536)
+        assert end.said == []
+        end.feed(frame(DATA, 0, 3, b"x" * size))
+        left -= size
+    ((kind, _, stream, payload),) = end.said
+    assert (kind, stream, int.from_bytes(payload, "big")) == (CREDIT, 0, 1000)
+    end.feed(frame(DATA, 0, 1, b"x" * 1000))
+    assert takers[0].size == 2000
+    assert not end.end.dead
+    end.close()
+
+
 def test_what_is_owed_when_a_stream_ends_is_given_back_then():
     end = greeted(options=Options(streams=1))
     end.app.answer = read_then(lambda request, data: Response(204))
