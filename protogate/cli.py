@@ -16,7 +16,7 @@ from twisted.logger import Logger, globalLogBeginner, textFileLogObserver
 
 from protogate.build import Build, build
 from protogate.commands import codec, codecs, credential, decode, modules, outside, switch
-from protogate.commands.registry import complain
+from protogate.commands.registry import add, complain
 from protogate.config.faults import ConfigFaults
 from protogate.explain import Question, explain, releases, routes
 from protogate.losses import losses
@@ -29,7 +29,30 @@ _log = Logger()
 
 _PROCESS: Final = re.compile(r"\s*([1-9][0-9]{0,8})\s*", re.ASCII)
 
-EPILOG = "exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood"
+EPILOG = """\
+examples:
+  protogate check -c gateway.yaml
+  protogate explain -c gateway.yaml 'GET http://shop.example/cart'
+  protogate run -c gateway.yaml
+  twistd --nodaemon protogate -c gateway.yaml     the same, by Twisted's own tool
+
+protogate COMMAND --help tells the options of a command.
+
+exit status: 0 = fine, 1 = the configuration has faults, 2 = the command was not understood
+"""
+RUN = """\
+signals:
+  SIGHUP             load the configuration anew, as a change of the file does
+  SIGUSR2            with workers: take the code that is installed now, as protogate upgrade does
+  SIGTERM, SIGINT    end what is under way, and stop; SIGINT once more: now
+"""
+EXPLAIN = """\
+examples:
+  protogate explain -c gateway.yaml /cart
+  protogate explain -c gateway.yaml 'POST http://shop.example/cart' -H 'x-version: next' --from 203.0.113.9
+  protogate explain -c gateway.yaml 'GET https://shop.example/cart' --user alice --claim 'groups=["staff"]'
+  protogate explain -c gateway.yaml 'GET http://shop.example/cart' --status 503
+"""
 
 
 def parser(first: str = "") -> argparse.ArgumentParser:
@@ -40,18 +63,21 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         drop-ins, and one that imports a reactor would choose it for C{protogate run}.
     """
     top = argparse.ArgumentParser(
-        prog="protogate", description="A protocol-agnostic API gateway with pluggable codecs.", epilog=EPILOG
+        prog="protogate",
+        description="A protocol-agnostic API gateway with pluggable codecs.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"protogate {release()}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
+    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
+        made = add(commands, name, text, None, more)
         made.add_argument("-c", "--config", required=True, metavar="FILE", help="the configuration, YAML or JSON")
         return made
 
-    run = command("run", "Run a gateway in the foreground.")
-    run.add_argument("--reactor", metavar="NAME", help="Twisted reactor to run on (default: the best one there is)")
+    run = command("run", "Run a gateway in the foreground.", RUN)
+    run.add_argument("--reactor", metavar="NAME", help="Twisted reactor to run on, workers, too (default: the best)")
     renew = commands.add_parser(
         "upgrade",
         help="Have a running gateway with workers take the code that is installed now.",
@@ -65,7 +91,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
         "--losses", action="store_true", help="print for every route what may be lost between two protocols"
     )
     command("routes", "Print the rules in the order in which they are considered.")
-    asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.")
+    asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.", EXPLAIN)
     asked.add_argument(
         "request",
         metavar="REQUEST",
