@@ -5,6 +5,8 @@ L{protogate.message} and back.
 Rules
 - The engines are not relied on: each lets something else through.  A message with two readings is none.
 - What is sent is checked once more, as L{protogate_http.semantics} does for HTTP/1.
+- A field that no table may have is passed on as one: L{protogate_http.secret2}.  So are all cookies where one of their
+  crumbs was such.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from protogate.message import CONNECT, Field, Headers, Request
+from protogate_http.secret2 import TOLD, Unindexed
 from protogate_http.semantics import (
     HOST,
     OURS,
@@ -69,17 +72,18 @@ class Asked:
         self.expect = False
 
 
-def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[list[Any], list[bytes], int]:
+def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[list[Any], list[bytes], bool, int]:
     """
     Sort fields into those to keep, those that mean something here, and the crumbs of cookies.
 
     @param at: of the first one.
     @param line: bytes that each may have, with 4 for what HTTP/1 writes around it; 0 = any number.
-    @return: the latter two, and the bytes of all.
+    @return: the latter two, whether one of the crumbs may be in no table, and the bytes of all.
     @raise Bad: what is none (RFC 9113, 8.2.1), or too long.
     """
     special: list[Any] = []
     crumbs: list[bytes] = []
+    hidden = False
     total = 0
     for index in range(at, len(head)):
         field: Any = head[index]  # Any: see wire1.parsed()
@@ -89,7 +93,8 @@ def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[l
         total += size
         if line and size > line:
             raise Bad("header line too long", 431, "header_line_too_long")
-        known: Any = _good.get(field)
+        secret = type(field) is not tuple and type(field) in TOLD
+        known: Any = None if secret else _good.get(field)
         if known is not None:
             kept.append(known)
             continue
@@ -101,6 +106,10 @@ def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[l
             special.append((name, value))
         elif name == b"cookie":
             crumbs.append(value)
+            if secret:
+                hidden = True
+        elif secret:
+            kept.append(Unindexed(name, value))
         else:
             made: Any = (name, value)
             kept.append(made)
@@ -108,7 +117,7 @@ def _others(head: Sequence[Any], at: int, line: int, kept: list[Any]) -> tuple[l
                 if len(_good) >= KNOWN:
                     _good.clear()
                 _good[made] = made
-    return special, crumbs, total
+    return special, crumbs, hidden, total
 
 
 def _host(value: bytes) -> bytes:
@@ -181,7 +190,7 @@ def _ask(made: Asked, head: Sequence[Any], limits: Limits) -> None:  # noqa: PLR
     if len(head) - at > limits.header_count:
         raise Bad("too many header fields", 431, "too_many_headers")
     kept: list[Any] = []
-    special, crumbs, total = _others(head, at, limits.header_line, kept)
+    special, crumbs, hidden, total = _others(head, at, limits.header_line, kept)
     if total > limits.headers:
         raise Bad("the header fields are too large", 431, "headers_too_large")
     host: bytes | None = None
@@ -209,7 +218,7 @@ def _ask(made: Asked, head: Sequence[Any], limits: Limits) -> None:  # noqa: PLR
         cookie = b"; ".join(crumbs)  # RFC 9113, 8.2.3
         if len(crumbs) > 1 and len(cookie) + 10 > limits.header_line:
             raise Bad("cookies too long", 431, "header_line_too_long")
-        kept.append((b"cookie", cookie))
+        kept.append(Unindexed(b"cookie", cookie) if hidden else (b"cookie", cookie))
     if trailers:
         kept.append(TE_TRAILERS)
     made.fields = Headers(kept)
@@ -275,7 +284,7 @@ def told(head: Sequence[Any], limits: Limits) -> Told:
     if not code:
         raise Bad("bad :status", 502, _MALFORMED)
     kept: list[Any] = []
-    special, crumbs, total = _others(head, at, 0, kept)
+    special, crumbs, _, total = _others(head, at, 0, kept)
     if size + total > limits.response_headers:
         raise Bad("the header fields are too large", 502, "response_headers_too_large")
     length: int | None = None
@@ -296,7 +305,7 @@ def trailed(head: Sequence[Any], most: int) -> list[Field] | None:
     @raise Bad: they are malformed, or too large.
     """
     kept: list[Any] = []
-    total = _others(head, 0, 0, kept)[2]  # what means something elsewhere is no trailer
+    total = _others(head, 0, 0, kept)[3]  # what means something elsewhere is no trailer
     if total > most:
         raise Bad("the trailers are too large", 431, "trailers_too_large")
     return admitted(kept)
@@ -311,7 +320,8 @@ _fine: Final[dict[Any, Any]] = {}
 def compose(out: list[Any], headers: Iterable[Any], count: Callable[[str], None]) -> None:
     """Append those fields that may be sent; what is none is dropped and counted."""
     for field in headers:
-        known: Any = _fine.get(field)
+        secret = type(field) is not tuple and type(field) is Unindexed
+        known: Any = None if secret else _fine.get(field)
         if known is not None:
             out.append(known)
             continue
@@ -322,6 +332,8 @@ def compose(out: list[Any], headers: Iterable[Any], count: Callable[[str], None]
         elif name in OURS:
             if name == b"te" and (value == b"trailers" or b"trailers" in listed(value)):
                 out.append(TE_TRAILERS)
+        elif secret:
+            out.append(Unindexed(name, value.strip(b" \t")))
         else:
             made: Any = (name, value.strip(b" \t"))
             out.append(made)

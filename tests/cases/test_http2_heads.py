@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hpack import Decoder, Encoder, NeverIndexedHeaderTuple
+from hyperframe.frame import HeadersFrame
 from two import BOTH, CALM, PROTOCOL_ERROR, REFUSED_STREAM, Asked, Client, Two, ok
 from wire import Message
 
 from h2frames import (
+    HEADERS,
     LIST,
     PUSH,
     STREAMS,
@@ -22,6 +25,7 @@ from h2frames import (
     integer,
     literal,
     many,
+    raw,
     req,
     request,
     res,
@@ -392,3 +396,16 @@ def test_a_request_of_http_1_reads_the_same_in_http_2(engine: str) -> None:
         assert isinstance(request, Message)
         assert (request.method, request.target, request.body) == (b"POST", b"/a?b=c", b"hello")
         assert request.all(b"x-a") == [b"1", b"2"]
+
+
+def test_a_field_that_no_table_may_have_stays_one(engine: str) -> None:
+    """RFC 7541, 6.2.3: also behind a gateway, whose connection to the server is shared."""
+    fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.test"), ("x-open", "1")]
+    block = Encoder().encode([*fields, NeverIndexedHeaderTuple("x-api-key", "secret")])
+    with Two(engine) as two:
+        client = two.client()
+        client.send(raw(HEADERS, 5, 1, block))
+        assert client.seen(1) == "answer 200"
+        head = next(frame for frame in two.asked[0].end.peer.frames if isinstance(frame, HeadersFrame))
+        found = [each for each in Decoder().decode(head.data) if isinstance(each, NeverIndexedHeaderTuple)]
+        assert found == [("x-api-key", "secret")]
