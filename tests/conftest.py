@@ -6,6 +6,8 @@ What holds for every test: it fails when it leaves something broken behind.
 - So does what is left on the reactor: delayed calls, open transports, listening ports.
 - C{--compiled} is for an installation of the compiled build: its modules must be what runs, and tests marked
   C{interpreted} are left out.
+- Coverage does not look at a test that is marked C{unwatched}, nor at the processes that it starts: to be looked at
+  makes Python four times as slow, and a bench, a matrix or a story goes again and again where other tests have been.
 - C{TEST_REACTOR=protogate-uv} in the environment runs the tests on that reactor of Twisted's.
 - Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
   never awaited.  But for what other people's drop-ins warn of: all are imported before the first test, as otherwise
@@ -18,7 +20,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from neighbours import Neighbours
 from protogate.plugins import dropins
 from protogate.process.cores import number_of
 from protogate.reactor.best import install
+from unwatched import unwatched
 
 # Wall-clock limits say more about the machine than about the code.
 settings.register_profile("dev", deadline=None)
@@ -176,6 +179,15 @@ def _rank(path: Path) -> int:
 def pytest_collection_finish() -> None:
     """The collection after each test is for what the tests make."""
     frozen.settle()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Nobody looks at a test that is marked C{unwatched}, nor at what is made for it."""
+    if item.get_closest_marker("unwatched") is None:
+        return (yield)
+    with unwatched():
+        return (yield)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 sys.path += [str(TESTS / "mini_codec"), str(TESTS.parent / "examples" / "protogate-resp")]
 
+import pytest
 from protogate_mini.codec import Mini
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -35,6 +36,8 @@ for _down, _front in CODECS.items():
     for _up, _behind in CODECS.items():
         _name = f"{_down}_to_{_up}"
         _members = {"down": _front, "up": _behind, "lacks": lost(_front, _behind), "__module__": __name__}
+        # Each with itself is all there is to see.
+        _members["pytestmark"] = [] if _front is _behind else [pytest.mark.unwatched]
         globals()[_name] = type(_name, (InteropContract, SynchronousTestCase), _members)
 
 

@@ -18,15 +18,6 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
     started.stop()
 
 
-@pytest.fixture
-def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Benches start what they measure, and what they measure it with, as they do without tests: coverage does not look on.
-    What it would see there, it sees in other tests.
-    """
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-
-
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of C{origin.js}."""

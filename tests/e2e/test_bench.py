@@ -52,7 +52,7 @@ from protogate.plugins import names
 from protogate_sotp import frames
 from rows import Options
 
-pytestmark = pytest.mark.usefixtures("unwatched")
+pytestmark = pytest.mark.unwatched
 
 BENCH = Path(__file__).parent.parent.parent / "bench"
 PROGRAMS = sorted(path for path in BENCH.glob("*.py") if "ArgumentParser" in path.read_text())

@@ -53,6 +53,7 @@ def folder() -> Path:
     return found
 
 
+@pytest.mark.unwatched
 def test_what_others_require(tmp_path: Path, neighbours: Neighbours, folder: Path) -> None:
     node, port = need("node"), free_port()
     env = {f"npm_package_config_{name}": "" for name in ("id", "base")} | {

@@ -8,7 +8,7 @@ import copies
 from processes import cells
 
 
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_a_silent_upstream_of_copies_is_nothing_to_clients() -> None:
     """What the machine does to the clock is not ours: the large run says more of latency."""
     figures, _ = copies.run(rate=100, seconds=1, size=32 * copies.MIB, kinds=("", "silent"))

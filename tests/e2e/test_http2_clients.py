@@ -12,6 +12,8 @@ from multiplexed import ENGINES, World, fields, told, world
 from gateways import eventually, heads, origin
 from neighbours import Neighbours, need, run
 
+pytestmark = pytest.mark.unwatched
+
 SIDES = [(prefix, tls) for prefix in ("/one", "/two", "/tls") for tls in (False, True)]
 """Where a request goes, and whether it comes over TLS."""
 

@@ -15,6 +15,8 @@ from multiplexed import ENGINES, engine, rule
 from gateways import config, eventually, start, wire
 from neighbours import Neighbours, free_port, need
 
+pytestmark = pytest.mark.unwatched
+
 UPLOAD = bytes(range(256)) * (10 * MIB // 256)
 
 

@@ -15,7 +15,7 @@ engines = pytest.mark.parametrize("engine", ENGINES)
 
 
 @engines
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_streams_that_are_reset_in_every_state_leave_windows_and_heap_as_they_were(engine: str) -> None:
     outcome = streams.resets(2_000, engine)
     assert not outcome.faults, cells(streams.HEADINGS, *outcome.rows)
@@ -23,7 +23,7 @@ def test_streams_that_are_reset_in_every_state_leave_windows_and_heap_as_they_we
 
 @engines
 @pytest.mark.parametrize("name", ["held-down", "held-up"])
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_a_stream_that_stands_still_holds_little(engine: str, name: str) -> None:
     outcome = streams.still(streams.EACH, name, engine, still=4)
     assert not outcome.faults, cells(streams.PAUSED, *outcome.rows)

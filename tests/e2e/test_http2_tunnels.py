@@ -28,6 +28,8 @@ from authority import Authority
 from gateways import WITHIN, Gateway, Origin, config, eventually, origin, start, wire
 from neighbours import Neighbours, free_port
 
+pytestmark = pytest.mark.unwatched
+
 MIB = 1 << 20
 MOST = 4 * MIB
 CLIENTS = ["h1", "haproxy", "envoy", "h2"]

@@ -8,7 +8,7 @@ import large
 from processes import cells
 
 
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_a_large_stream_and_a_stalled_one_leave_the_others_alone() -> None:
     figures = large.run(mib=48, streams=50)
     told = cells(large.HEADINGS, *(figure.row() for figure in figures))

@@ -184,7 +184,7 @@ def test_a_redis_that_cannot_prove_who_it_is_is_none(store: Store, neighbours: N
     one.healthy()
 
 
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_an_upstream_that_gets_too_much_answers_as_many_and_sooner() -> None:
     figures, _ = overload.run(places=2, over=3, seconds=4)  # so few that a busy machine can ask them all
     told = cells(overload.HEADINGS, *(figure.row() for figure in figures))
@@ -194,7 +194,7 @@ def test_an_upstream_that_gets_too_much_answers_as_many_and_sooner() -> None:
     assert learnt.middle < nothing.middle, told
 
 
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_the_limit_holds_under_load_and_redis_may_come_and_go() -> None:
     """A small run of the bench.  What the machine does to the clock is not ours: the large one says more."""
     need("redis-server")

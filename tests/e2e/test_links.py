@@ -7,7 +7,7 @@ import pytest
 import links
 
 
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_idle_links_and_their_heartbeats() -> None:
     figure = links.run(500, 2, 200)
     assert figure.links == 500

@@ -24,7 +24,7 @@ from protogate.loading import WARNINGS
 from protogate.testing.gateway import MemoryGateway
 from protogate.testing.upstream import Do, Expect, Script
 
-pytestmark = pytest.mark.usefixtures("unwatched")
+pytestmark = pytest.mark.unwatched
 
 KNOWN = 512
 """What remembers hosts is cut to so many."""

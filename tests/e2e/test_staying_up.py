@@ -22,7 +22,7 @@ RATE = 100
     ],
     ids=["workers that look at endpoints", "one process that also sees how requests go and sends them again"],
 )
-@pytest.mark.usefixtures("unwatched")
+@pytest.mark.unwatched
 def test_clients_lose_nothing_once_it_is_found_out(
     workers: int, judge: str, plays: tuple[tuple[str, int], ...]
 ) -> None:
