@@ -27,6 +27,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
+PATIENCE = 45.0
+"""Seconds that anything may take to begin or to end: a lot, since the machine may be busy with something else."""
 PAGE = os.sysconf("SC_PAGESIZE")
 
 
@@ -69,7 +71,7 @@ def output(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def until(what: str, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """
     Wait for something to become true.
 
@@ -103,7 +105,7 @@ class Process:
         pinned = ["taskset", "-c", self.core] if self.core else []
         with self.log.open("wb") as log:
             self.child = subprocess.Popen([*pinned, *self.arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if self.child.poll() is not None:
                 break

@@ -37,13 +37,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from diary import Diary, Page
-from processes import Process, binary, cells, free_port, settings, stage, until
+from processes import PATIENCE, Process, binary, cells, free_port, settings, stage, until
 
 GONE: Final = 0.5
 """Seconds that a server that was killed stays away after it was found out."""
 AWAY: Final = 1.5
 """And one that stands still: longer than any answer is waited for."""
-MARGIN: Final = 0.15
+MARGIN: Final = 0.3
 """Seconds in which what one process has found out is known to all of them, and to us."""
 CHECK: Final = {"interval": "500ms", "timeout": "400ms", "rise": 1, "fall": 2}
 OUTLIERS: Final = {"consecutive": 3, "ejection": "2s", "maxEjection": "2s", "ramp": "500ms", "minRequests": 100000}
@@ -144,7 +144,7 @@ class Server:
         self._gone()
 
     def _gone(self) -> None:
-        self._process.child.wait(15)
+        self._process.child.wait(PATIENCE)
         self._processes.remove(self._process)
 
     def connections(self) -> int:
@@ -166,13 +166,14 @@ class Scene:
     """
     What was done to a server, and when; seconds since the epoch.
 
-    @ivar begun: when it was done; C{found}: the gateway had found out; C{back}: the server was there again;
-        C{over}: it gets requests again.
-    @ivar held: connections that the gateway had to it.
+    @ivar begun: when it was begun; C{done}: it was done; C{found}: the gateway had found out; C{back}: the server was
+        there again; C{over}: it gets requests again.
+    @ivar held: connections that the gateway had to it when it was begun.
     """
 
     name: str
     begun: float
+    done: float
     found: float
     back: float
     over: float
@@ -185,6 +186,7 @@ class Figure:
     What clients saw of a scene.
 
     @ivar failed: @ivar late: of C{asked}: those that failed, in all, and of what was due after it was found out.
+    @ivar meanwhile: of C{asked}: those that were due while it was done, and may have a connection that nobody counted.
     @ivar slow: seconds in which 99 of 100 were answered, of those answered.
     """
 
@@ -193,6 +195,7 @@ class Figure:
     asked: int
     failed: int
     late: int
+    meanwhile: int
     slow: float
     what: Counter[str]
 
@@ -210,7 +213,8 @@ class Figure:
         found = []
         if self.late:
             found.append(f"{self.way}, {scene.name}: {self.late} failed that were due after it was found out")
-        bound = {"killed": scene.held, "restarted in order": 0}.get(scene.name.partition(":")[2].strip())
+        bounds = {"killed": scene.held + self.meanwhile, "restarted in order": 0}
+        bound = bounds.get(scene.name.partition(":")[2].strip())
         if self.way.startswith(ALL):
             bound = 0
         if bound is not None and self.failed > bound:
@@ -267,21 +271,23 @@ class Stage:
         return float(found[1]) if found else -1.0
 
     def _when(self, what: str, holds: Callable[[], bool]) -> float:
-        until(f"{what}; the gateway says\n{self._log.read_text()[-3000:]}", holds, 30)
+        until(f"{what}; the gateway says\n{self._log.read_text()[-3000:]}", holds)
         return time.time()
 
     def sudden(
         self, name: str, server: Server, do: Callable[[], object], undo: Callable[[], object], away: float
     ) -> Scene:
         """Something that the gateway has to find out."""
-        held, begun = server.connections(), time.time()
+        begun = time.time()
+        held = server.connections()
         do()
+        done = time.time()
         found = self._when(f"{name} is found out", lambda: self.share(server) == 0)
         time.sleep(away)
         undo()
         back = time.time()
         over = self._when(f"{name}: it is back", lambda: self.share(server) == 1)
-        return Scene(f"{server.name}: {name}", begun, found, back, over, held)
+        return Scene(f"{server.name}: {name}", begun, done, found, back, over, held)
 
     def killed(self, server: Server) -> Scene:
         """SIGKILL."""
@@ -296,11 +302,12 @@ class Stage:
         """Stopped as it wants to be, and started again; whether that is found out does not matter."""
         held, begun = server.connections(), time.time()
         server.quit()
+        done = time.time()
         server.start()
         back = time.time()
         time.sleep(0.7)
         over = self._when("it is back", lambda: self.share(server) == 1)
-        return Scene(f"{server.name}: restarted in order", begun, 0.0, back, over, held)
+        return Scene(f"{server.name}: restarted in order", begun, done, 0.0, back, over, held)
 
 
 def told(way: str, scenes: Sequence[Scene], pages: Sequence[Page]) -> list[Figure]:
@@ -311,10 +318,11 @@ def told(way: str, scenes: Sequence[Scene], pages: Sequence[Page]) -> list[Figur
         of = [page for page in pages if scene.begun <= page.due + page.took < end]
         failed = [page for page in of if not page.well]
         late = [page for page in failed if scene.found and scene.found + MARGIN <= page.due < scene.back]
+        meanwhile = sum(scene.begun <= page.due <= scene.done for page in of)
         well = sorted(page.took for page in of if page.well)
         slow = well[int(len(well) * 0.99)] if well else 0.0
         what = Counter(page.what for page in failed)
-        figures.append(Figure(way, scene, len(of), len(failed), len(late), slow, what))
+        figures.append(Figure(way, scene, len(of), len(failed), len(late), meanwhile, slow, what))
     return figures
 
 
