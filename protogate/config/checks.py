@@ -188,6 +188,9 @@ def _targets(value: dict[str, Any], faults: Faults, warnings: Faults) -> None:
                         faults.append(ConfigError("a target needs an upstream or a url", where))
                 elif name is not None and url is not None:
                     faults.append(ConfigError("a target has an upstream or a url, not both", where))
+                if "weight" in target and (target.get("gray") is not None or target.get("when") is not None):
+                    message = "a target with gray or when is for these requests alone: its weight counts for nothing"
+                    warnings.append(ConfigError(message, (*where, "weight")))
                 if not isinstance(name, str):
                     continue
                 used.add(name)
