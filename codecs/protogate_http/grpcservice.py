@@ -26,7 +26,6 @@ from zope.interface import classImplements
 from protogate.body import Whole
 from protogate.interfaces import IService
 from protogate.message import Field, Headers, Request, Response
-from protogate.promise import waits
 from protogate_http.grpc import (
     CONTENT_TYPE,
     DETAILS,
@@ -102,9 +101,9 @@ class Grpc:
             _unweb(request, kind)
         answered = partial(self._answered, request.ledger, request.malformed is not None, wanted)
         result = self.service.handle(request)
-        if waits(result):
-            return result.addCallback(answered)
-        return answered(result)
+        if isinstance(result, Response):  # that it is a Deferred is dear to ask
+            return answered(result)
+        return result.addCallback(answered)
 
     def _deadline(self, request: Request) -> None:
         """Take it out: for whoever is asked later, less is left."""
