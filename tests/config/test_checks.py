@@ -162,10 +162,8 @@ def test_a_pattern_and_what_is_none_are_not(rule: dict[str, Any]) -> None:
 @pytest.mark.parametrize("other", [{"gray": 5}, {"when": "request.path == '/'"}])
 def test_a_weight_that_counts_for_nothing_is_a_warning(other: dict[str, Any]) -> None:
     told = warnings(routes=route({"url": "http://a"}, {"url": "http://b", "weight": 5, **other}))
-    assert told == [
-        "routes[0].routes[0].targets[1].weight: "
-        "a target with gray or when is for these requests alone: its weight counts for nothing"
-    ]
+    message = "a target with gray or when is for these requests alone: its weight counts for nothing"
+    assert told == [f"routes[0].routes[0].targets[1].weight: {message}"]
     assert warnings(routes=route({"url": "http://a", "weight": 5}, {"url": "http://b", **other})) == []
 
 
