@@ -88,7 +88,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     directory = tmp_path_factory.mktemp("clean")
     (directory / "conftest.py").write_text("from conftest_of_protogate import *\n")
     (directory / "conftest_of_protogate.py").write_text((TESTS / "conftest.py").read_text())
-    for file in (TESTS / "neighbours.py", TESTS.parent / "bench" / "processes.py"):
+    for file in (TESTS / "neighbours.py", TESTS / "unwatched.py", TESTS.parent / "bench" / "processes.py"):
         (directory / file.name).write_text(file.read_text())
     (directory / "test_cases.py").write_text(HEAD + CASES)
     done = subprocess.run(
