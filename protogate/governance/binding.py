@@ -139,7 +139,8 @@ class Bound:
         self.count: Callable[[str], None] = uncounted
         self.shadow = entry.shadow
         if self.shadow:
-            self.process = Shadow(entry.name, module.process, self._counted).process
+            process = getattr(module, "rehearse", module.process)
+            self.process = Shadow(entry.name, process, self._counted).process
             self.opens = self.proceeds = True
         self.warnings = tuple(warnings)
         self.ratio = float(entry.gray_ratio)
@@ -334,9 +335,7 @@ class _Entry:
         """It is given up before it would give up by itself: its page then promises what does not happen."""
         timeout = float(self._entry.timeout)
         if 0 < timeout <= seconds:
-            why = (
-                f"it may take {seconds:g}s, and the timeout of the entry is {timeout:g}s: say less, or more there"
-            )
+            why = f"it may take {seconds:g}s, and the timeout of the entry is {timeout:g}s: say less, or more there"
             yield ConfigError(why, (*self._path, "actionParam", *path))
 
     def _strangers(self, module: Any) -> Iterator[ConfigError]:

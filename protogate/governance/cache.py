@@ -190,6 +190,10 @@ class Cache:
             return None
         return self._read(exchange, uri_of(request), place, said)
 
+    def rehearse(self, exchange: Exchange) -> None:
+        """In the shadow nothing is kept, so nobody need wait for somebody else's answer."""
+        exchange.upon(_unheard)
+
     def _read(
         self, exchange: Exchange, uri: Uri, place: Place, said: Asked
     ) -> Response | Deferred[Response | None] | None:
@@ -338,6 +342,10 @@ class Cache:
             gone = sum(Changed.told(each).forget(self.store, now) for each in news)
         for _ in range(gone):
             self.count("invalidated")
+
+
+def _unheard(exchange: Exchange) -> None:
+    """Of an answer, in the shadow."""
 
 
 def uri_of(request: Request) -> Uri:

@@ -57,8 +57,23 @@ class FaultInject:
 
     def process(self, exchange: Exchange) -> Response | Deferred[Response | None] | None:
         """Do it, for those that are hit."""
-        if self._ratio < 100 and cohort.position(exchange.id) >= self._ratio:
+        if not self._hits(exchange):
             return None
+        if not self._delay:
+            return self._answer(exchange)
+        timer: Timer | None = None
+        late: Deferred[Response | None] = Deferred(lambda _: None if timer is None else timer.end())
+        timer = exchange.wheel.after(self._delay, lambda: late.callback(self._answer(exchange)))
+        return late
+
+    def rehearse(self, exchange: Exchange) -> Response | None:
+        """In the shadow: nobody is kept waiting."""
+        return self._answer(exchange) if self._hits(exchange) else None
+
+    def _hits(self, exchange: Exchange) -> bool:
+        """Whether it is one of those; what is done to it is noted."""
+        if self._ratio < 100 and cohort.position(exchange.id) >= self._ratio:
+            return False
         told = []
         if self._delay:
             told.append(f"{self._delay:g} s late")
@@ -71,12 +86,7 @@ class FaultInject:
             if self._rate:
                 told.append(f"{self._rate} bytes/s")
         exchange.notes[NOTE] = ", ".join(told)
-        if not self._delay:
-            return self._answer(exchange)
-        timer: Timer | None = None
-        late: Deferred[Response | None] = Deferred(lambda _: None if timer is None else timer.end())
-        timer = exchange.wheel.after(self._delay, lambda: late.callback(self._answer(exchange)))
-        return late
+        return True
 
     def _answer(self, exchange: Exchange) -> Response | None:
         if not self._status:

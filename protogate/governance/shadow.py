@@ -6,7 +6,9 @@ Rules
 - It cannot break anything: what it raises is counted, and the chain goes on.
 - It works like any other otherwise: it is asked for the same exchanges, its own state (tokens of a limit, say) is its
   own, and who waits for it waits no longer than its timeout.
-- What it would have done stands in the record, under C{shadow}.
+- What it would have done stands in the record, under C{shadow}; so does what it notes itself.
+- What it would do only when the upstream is asked, or has answered, is not known: it is told that there is something.
+- One whose C{process} does what cannot be taken back, such as to keep somebody waiting, has C{rehearse} for that.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Shadow:
     """
     Stands in for the C{process} of a module.
 
-    @ivar count: told C{shadow_passed}, C{shadow_changed}, C{shadow_answered}, C{shadow_refused} or C{shadow_failed}.
+    @ivar count: told C{shadow_passed}, C{shadow_changed}, C{shadow_later}, C{shadow_answered}, C{shadow_refused} or
+        C{shadow_failed}.
     """
 
     __slots__ = ("_name", "_process", "count")
@@ -68,7 +71,7 @@ class Shadow:
 
     def _judge(self, exchange: Exchange, before: _Kept, outcome: Any) -> None:
         """Put all back, and note what it would have come to."""
-        changed = before.restore()
+        changed, later, noted = before.restore()
         if isinstance(outcome, Response):
             if outcome.body is not None and outcome.body is not before.body:
                 outcome.body.stopProducing()
@@ -79,11 +82,13 @@ class Shadow:
             verdict, told = "failed", f"fail: {type(outcome).__name__}: {outcome}"
         elif changed:
             verdict, told = "changed", f"change {', '.join(changed)}"
+        elif later:
+            verdict, told = "later", "decide later, which nobody does"
         else:
-            self.count("shadow_passed")
-            return
+            verdict, told = "passed", "pass" if noted else ""
         self.count(f"shadow_{verdict}")
-        exchange.notes.setdefault(NOTE, []).append(f"{self._name}: {told}")
+        if told:
+            exchange.notes.setdefault(NOTE, []).append("; ".join([f"{self._name}: {told}", *noted]))
 
 
 class _Kept:
@@ -93,11 +98,11 @@ class _Kept:
     @ivar body: of the response; None where there is none.
     """
 
-    __slots__ = ("_exchange", "_identity", "_messages", "_promised", "body")
+    __slots__ = ("_exchange", "_identity", "_messages", "_notes", "_promised", "body")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._identity = exchange, exchange.identity
-        self._promised = exchange.promised()
+        self._promised, self._notes = exchange.promised(), dict(exchange.noted or {})
         response = exchange.response
         self.body = None if response is None else response.body
         self._messages: list[tuple[Request | Response, tuple[str, ...], list[Any], Any, Any]] = []
@@ -106,18 +111,30 @@ class _Kept:
                 values = [getattr(message, name) for name in names]
                 self._messages.append((message, names, values, message.headers, list(message.headers)))
 
-    def restore(self) -> list[str]:
+    def restore(self) -> tuple[list[str], bool, list[str]]:
         """
         Put it back.
 
-        @return: what had been changed, in words.
+        @return: what had been changed, in words; whether something was to be done later; and what was noted.
         """
         changed: list[str] = []
+        later = False
+        notes, known = self._exchange.noted or {}, self._notes
+        noted = [f"{name}: {value}" for name, value in notes.items() if name != NOTE and known.get(name) != value]
+        if noted:
+            said = notes.get(NOTE)
+            notes.clear()
+            notes.update(known)
+            if said is not None:
+                notes[NOTE] = said
         if self._exchange.identity is not self._identity:
             changed.append("the identity")
             self._exchange.identity = self._identity
-        if self._exchange.promised() != self._promised:
-            changed.append("the answer")
+        promised = self._exchange.promised()
+        if promised != self._promised:
+            if promised[0] != self._promised[0]:
+                changed.append("the answer's headers")
+            later = promised[1:] != self._promised[1:]
             self._exchange.promise(self._promised)
         for message, names, values, headers, lines in self._messages:
             what = "the request's" if isinstance(message, Request) else "the response's"
@@ -135,4 +152,4 @@ class _Kept:
                 message.headers = headers
             if isinstance(message, Request) and changed:
                 message.forget()
-        return changed
+        return changed, later, noted

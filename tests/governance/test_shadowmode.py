@@ -125,8 +125,29 @@ def test_what_it_promises_of_the_answer_is_not_kept():
 
     shadowed = Shadowed(process)
     before = shadowed.exchange.promised()
-    assert shadowed.run() == {"shadow": ["mine: change the answer"]}
+    assert shadowed.run() == {"shadow": ["mine: change the answer's headers"]}
     assert shadowed.exchange.promised() == before == ((), (), ())
+
+
+def test_what_it_would_decide_later_is_not_known():
+    for process in (lambda exchange: exchange.upon(print), lambda exchange: exchange.through(print)):
+        shadowed = Shadowed(process)
+        assert shadowed.run() == {"shadow": ["mine: decide later, which nobody does"]}
+        assert shadowed.counted == {"shadow_later": 1}
+
+
+def test_what_it_notes_is_told_as_what_it_would_note():
+    def process(exchange):
+        exchange.notes["mine"] = "allow: admins"
+        exchange.notes["other"] = "2"
+
+    shadowed = Shadowed(process)
+    shadowed.exchange.notes.update(other="1", shadow=["before: pass"])
+    assert shadowed.run() == {
+        "other": "1",
+        "shadow": ["before: pass", "mine: pass; other: 2; mine: allow: admins"],
+    }
+    assert shadowed.counted == {"shadow_passed": 1}
 
 
 def test_a_response_that_it_hands_on_is_not_stopped():
@@ -172,6 +193,38 @@ def test_who_is_given_up_leaves_nothing():
     shadowed.result.addErrback(lambda failure: None)
     shadowed.result.cancel()
     assert shadowed.exchange.request.headers == []
+
+
+WAITING = """
+listeners: [{name: web, address: "127.0.0.1:8080"}]
+upstreams: [{name: shop, endpoints: [{url: "http://192.0.2.7:80"}]}]
+routes: [{value: /, matcherType: prefix, routes: [{targets: [{upstream: shop}]}]}]
+modules:
+  - {name: faultInject, shadow: true, actionParam: {delay: 1s, abort: 503}}
+  - {name: faultInject, shadow: true, actionParam: {delay: 1s, truncate: 1B}}
+  - {name: cache, shadow: true}
+"""
+
+
+def test_nobody_is_kept_waiting_on_purpose():
+    get = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
+    answer = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nok"
+    with MemoryGateway(WAITING) as gateway:
+        origin = gateway.upstream("192.0.2.7", 80, [Expect(b"\r\n\r\n"), Expect(b"\r\n\r\n")])
+        clients = [gateway.client() for _ in range(2)]
+        for client in clients:
+            client.send(get)
+        gateway.run()
+        assert len(origin.connections) == 2, "the second one does not wait for the answer to the first"
+        for connection in origin.connections:
+            connection.send(answer)
+        gateway.run()
+        assert [client.received.endswith(b"ok") for client in clients] == [True, True]
+        assert gateway.records[0].notes["shadow"] == [
+            "faultInject: answer 503; fault: 1 s late, 503",
+            "faultInject: decide later, which nobody does; fault: 1 s late, cut off after 1 bytes",
+            "cache: decide later, which nobody does",
+        ]
 
 
 CONFIG = """
