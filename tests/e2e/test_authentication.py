@@ -98,7 +98,7 @@ def store(neighbours: Neighbours) -> Store:
 def test_sessions_of_a_redis_come_and_go_with_it(neighbours: Neighbours, store: Store) -> None:
     store.say("SET", "session:s1", '{"user": "alice", "roles": ["a"]}', "EX", "600")
     store.say("HSET", "session:h1", "user", "bob")
-    where = {"url": f"redis://127.0.0.1:{store.port}", "timeout": "200ms"}
+    where = {"url": f"redis://127.0.0.1:{store.port}", "timeout": "2s"}
     common = {"redis": where, "remember": "0", "rememberUnknown": "0", "forward": {"x-user": "${identity.user}"}}
     modules = [
         {"name": "loginCheck", "condition": "request.path == '/'", "actionParam": common},
@@ -123,7 +123,7 @@ def test_sessions_of_a_redis_come_and_go_with_it(neighbours: Neighbours, store: 
 def test_a_signature_counts_once_for_all_workers_together(neighbours: Neighbours, store: Store, tmp_path: Path) -> None:
     keys = tmp_path / "secrets.txt"
     keys.write_text(f"partner-7 alice {b64encode(SECRET).decode()}\n")
-    where = {"url": f"redis://127.0.0.1:{store.port}", "timeout": "500ms"}
+    where = {"url": f"redis://127.0.0.1:{store.port}", "timeout": "2s"}
     module = {"name": "hmacAuth", "actionParam": {"keys": {"file": str(keys)}, "redis": where}}
     gateway = start(neighbours, settings([module], workers=2))
 
@@ -223,7 +223,13 @@ def test_passwords_that_are_hashed_hold_up_nobody_else(neighbours: Neighbours, t
     }
     gateway = start(neighbours, settings([module]))
     right = [(b"authorization", b"Basic " + b64encode(b"alice:correct horse"))]
-    assert ask(gateway.port, headers=right) == (200, "alice by basic, told ")
+    tries: list[tuple[int, str]] = []
+
+    def known() -> bool:
+        tries.append(ask(gateway.port, headers=right))
+        return tries[-1] == (200, "alice by basic, told ")
+
+    eventually(known, "who is right is let in, once a busy machine has the time")
     guesses = []
     for number in range(8):
         connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=WITHIN)
@@ -240,8 +246,8 @@ def test_passwords_that_are_hashed_hold_up_nobody_else(neighbours: Neighbours, t
         with connection, connection.makefile("rb") as file:
             statuses.append(int(file.readline().split()[1]))
     assert set(statuses) <= {401, 503}, "503 = a busy machine"
-    eventually(lambda: len(records(gateway)) >= 11, "all have a record")
-    served = [record["status"] for record in records(gateway)[1:]]
+    eventually(lambda: len(records(gateway)) >= len(tries) + 10, "all have a record")
+    served = [record["status"] for record in records(gateway)[len(tries) :]]
     assert served.index(200) < len(served) - 3, "others were served while passwords waited to be hashed"
     users.write_text(f"alice:{password.make(b'new')}\n")
     eventually(lambda: ask(gateway.port, headers=right)[0] == 401, "the change of the file counts")

@@ -96,7 +96,7 @@ def edge(request: pytest.FixtureRequest, company: Neighbours, node: int) -> Iter
     upstreams = [told(name, version) for name in ("plain", "node", "nginx") for version in ("v1", "v2")]
     upstreams += [told(name, version, "https") for name in ("secret", "nginx-tls") for version in ("v1", "v2")]
     settings = {
-        "gateway": {"timeouts": {"clientHeader": "1s"}},
+        "gateway": {"timeouts": {"clientHeader": "2s"}},
         "listeners": [
             listener("web", proxyProtocol=mine, protocols=["http1"]),
             listener("tls", proxyProtocol=mine, tls=tls),

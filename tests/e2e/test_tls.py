@@ -47,7 +47,7 @@ def shop(request: pytest.FixtureRequest, company: Neighbours) -> Iterator[Shop]:
     other = authority.issue("both.test", file="both-rsa", key=rsa_key())
     admin, strict = free_port(), free_port()
     settings = {
-        "gateway": {"timeouts": {"tls": "1s"}},
+        "gateway": {"timeouts": {"tls": "2s"}},
         "listeners": [
             {
                 "name": "web",

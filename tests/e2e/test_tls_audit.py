@@ -67,7 +67,7 @@ def shop(request: pytest.FixtureRequest, company: Neighbours) -> Iterator[Shop]:
     }
     ports = {name: free_port() for name in modes}
     settings = {
-        "gateway": {"timeouts": {"tls": "600ms"}},
+        "gateway": {"timeouts": {"tls": "2s"}},
         "listeners": [
             {"name": "web", "address": "127.0.0.1:0"},
             *(

@@ -554,7 +554,7 @@ const ways = {
     const place = told(await call('Place', [Buffer.from('an order')]));
     const chat = told(await call('Chat', [Buffer.from('one'), Buffer.alloc(100000, 'x')]));
     const [left] = told(await call('Left', [Buffer.alloc(0)])).messages;
-    const waits = await call('Wait', [Buffer.from('first')], 500);
+    const waits = await call('Wait', [Buffer.from('first')], 2000);
     return {place, chat: chat.messages.map((each) => each.length), left: Number(left), fail: told(await call('Fail', [Buffer.alloc(0)])),
       lost: told(await call('Count', [Buffer.from('[1, 0, 1]')])), waits: {...told(waits), cancelled: waits.cancelled && waits.cancelled.code}};
   },
