@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any
@@ -32,6 +33,7 @@ from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
 from protogate.governance.reserve import hide, reserve
+from protogate.governance.sources import forgiven
 from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.overload.shedding import Class, classes
 from protogate.plugins import find
@@ -192,7 +194,8 @@ class _Parts:
         gateway = msgspec.structs.replace(config.gateway, cohort=cohort)
         self.router: Any = self._made(Router, config.routes, gateway)
         upstreams = [upstream.name for upstream in config.upstreams]
-        self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
+        with forgiven() if again else nullcontext():
+            self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
         self.sources: Any = self._made(discovery.sources, config, find, again)
         named = _destinations(self.router, self.bound, self.sources)
         self.origins = [name for name in named if "://" in name]

@@ -13,7 +13,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from random import SystemRandom
@@ -41,6 +43,7 @@ FIRST_RETRY: Final = 1.0
 """Seconds after which a URL that failed is asked again; twice as long each time, up to its interval."""
 
 T = TypeVar("T")
+_forgiven: Final = ContextVar("forgiven", default=False)
 _log = Logger()
 _random: Final = SystemRandom()
 
@@ -90,6 +93,7 @@ class Followed(Generic[T]):
         self._watch: FileWatch | None = None
         self._timer: Timer | None = None
         self._asking: Deferred[Answer] | None = None
+        self._trouble: ConfigError | None = None
         self._busy = self._again = self._failing = False
         self._delay = 0.0
 
@@ -97,10 +101,17 @@ class Followed(Generic[T]):
         """
         Read the file, if it is one; for C{build()}.
 
-        @raise ConfigError: it cannot be read or used; without a path.
+        @raise ConfigError: it cannot be read or used; without a path.  Not where that is L{forgiven}: then it is as
+            with a URL that has not answered yet.
         """
-        if self.source.file:
+        if not self.source.file:
+            return
+        try:
             self.value, self.digest = self._read()
+        except ConfigError as error:
+            if not _forgiven.get():
+                raise
+            self._trouble = error
 
     def start(self, means: Means, before: Followed[T] | None = None, taken: Callable[[T], None] | None = None) -> None:
         """
@@ -117,6 +128,10 @@ class Followed(Generic[T]):
         if self.source.file:
             self._watch = FileWatch(self.source.file, self._changed, means.wheel)
             self._watch.start(self._stamp)
+            if self._trouble is not None:
+                trouble, self._trouble = self._trouble, None
+                self._failed(Failure(trouble))
+                self._changed()  # it may have been mended since
             return
         self._timer = means.wheel.timer(self.refresh)
         self._delay = FIRST_RETRY
@@ -231,6 +246,19 @@ class Followed(Generic[T]):
         elif self._again:
             self._again = False
             self._changed()
+
+
+@contextmanager
+def forgiven() -> Iterator[None]:
+    """
+    What is built meanwhile was in force already: a file that has become wrong since is no fault, for who refused to
+    start would help nobody.
+    """
+    token = _forgiven.set(True)
+    try:
+        yield
+    finally:
+        _forgiven.reset(token)
 
 
 def _quietly(make: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ from twisted.logger import globalLogPublisher
 from protogate.body import Whole
 from protogate.errors import UPSTREAM, Abort, ConfigError
 from protogate.governance.asking import Question
-from protogate.governance.sources import Followed, Source
+from protogate.governance.sources import Followed, Source, forgiven
 from protogate.message import Response
 from protogate.testing.means import FakeMeans, Service
 from protogate.testing.reactor import MemoryReactor
@@ -121,6 +121,30 @@ def test_a_file_that_was_written_anew_with_the_same_content_changes_nothing(tmp_
     scene.reactor.advance(3)
     assert (scene.followed.value, scene.told) == ([2], [[2]])
     scene.stop()
+
+
+def test_where_it_was_in_force_already_a_broken_file_is_as_a_url_that_has_not_answered(tmp_path, logged):
+    path = tmp_path / "list.json"
+    for broken in (None, "[1"):
+        path.unlink(missing_ok=True)
+        if broken is not None:
+            path.write_text(broken)
+        scene = Scene(Source(file=str(path)))
+        with pytest.raises(ConfigError):
+            scene.followed.load()
+        with forgiven():
+            scene.followed.load()
+        with pytest.raises(ConfigError):
+            Followed(Source(file=str(path)), parse).load()
+        logged.clear()
+        scene.start()
+        assert (scene.followed.value, scene.told) == (None, [])
+        assert [event["kept"] for event in logged if "kept" in event] == ["there is nothing to use yet"]
+        write(path, "[2]")
+        for _ in range(3):
+            scene.reactor.advance(1)
+        assert (scene.followed.value, scene.told) == ([2], [[2]])
+        scene.stop()
 
 
 def test_of_a_file_that_did_not_change_over_a_reload_there_is_one_value(tmp_path):
