@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,9 +48,15 @@ def folder() -> Path:
     prefix = ROOT / "build" / "npm"
     found = prefix / "node_modules" / SUITE.partition("@")[0]
     if not found.exists():
-        prefix.mkdir(parents=True, exist_ok=True)
-        words = [need("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(prefix), SUITE]
-        subprocess.run(words, cwd=prefix, check=True, capture_output=True, timeout=240)
+        fresh = prefix.with_name(f"npm-{os.getpid()}")  # what breaks off leaves nothing that looks as if it were whole
+        words = [need("npm"), "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(fresh), SUITE]
+        try:
+            fresh.mkdir(parents=True)
+            subprocess.run(words, cwd=fresh, check=True, capture_output=True, timeout=240)
+            shutil.rmtree(prefix, ignore_errors=True)
+            fresh.rename(prefix)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     return found
 
 
