@@ -4,6 +4,7 @@ What tells answers to one URI apart, whatever their fields say: which upstream i
 Rules
 - Two requests are in one place only when the upstream would be sent the same target by both.
 - Where that cannot be told before the upstream is chosen, there is no place.
+- A route is known by what it says, not by where it stands: another rule before it makes it no other one.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Places:
 def _of(route: Any) -> tuple[str, bool]:
     """The name of a route, and whether all its requests are in one place."""
     rule, targets = route.rule, route.targets
-    name = repr((rule.index, rule.type, rule.value, rule.hosts, rule.methods, route.index, route.zone, route.text))
+    kind = rule.matcher.kind.name
+    name = repr((rule.type, kind, rule.value, rule.hosts, rule.methods, route.zone, route.text))
     name += "".join(f" {target.name}" for target in targets)
     return name, all(target.rewrite is None for target in targets) and route.alike
