@@ -48,6 +48,8 @@ INTERIMS: Final = 16
 """Interim responses to one request."""
 CONTINUE: Final = 1.0
 """Seconds to wait for the interim response 100 before the body is sent anyway."""
+PONG: Final = 20.0
+"""Seconds for a sign of life that was asked for, at most."""
 UNSAID: Final = 100
 """Requests at once while the server has not said how many."""
 ALIVE: Final = b"alive?\0\0"
@@ -360,10 +362,11 @@ class Client(Link):
             except ERRORS:
                 return ping
             self.due()
-        elif now - self._pinged >= ping:
+        wait = self._pinged + min(ping, PONG) - now
+        if wait <= 0.0:
             self.context.count("heartbeat_timeout")
             return self._leave_it(Abort("no sign of life from the upstream", UPSTREAM, 504, IDEMPOTENT))
-        return self._pinged + ping - now
+        return wait
 
     def _late_stream(self, now: float, times: Timeouts, stream: Ask) -> float:
         """Of one request: its window, its answer."""

@@ -37,7 +37,7 @@ class Options(Model, frozen=True, kw_only=True):
     """DATA frames without content that end nothing, in a minute, beyond the work that got done."""
     continuations: Annotated[int, Meta(ge=1, le=60)] = 32
     """CONTINUATION frames of one message; h2 takes no more than 63."""
-    ping: Annotated[Seconds, within(1, 3600, off=True)] = Seconds(30)
+    ping: Annotated[Seconds, within(1, 3600, off=True)] = Seconds(360)
     """Silence of an upstream with requests under way, after which it is asked for a sign of life; 0 = never."""
 
     def shape(self, client: bool, limits: Limits) -> Shape:

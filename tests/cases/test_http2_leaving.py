@@ -360,6 +360,25 @@ def test_an_upstream_that_is_silent_is_asked_and_then_left(engine: str) -> None:
         assert two.records[0].who == "upstream"
 
 
+def test_it_is_not_asked_more_often_than_servers_of_grpc_bear(engine: str) -> None:
+    """They end the connection when more than two PINGs come within 5 minutes of each other (gRPC A8)."""
+    with Two(engine, None, timeouts={"responseHead": "2h"}) as two:
+        client = two.client()
+        client.send(req(1))
+        served = two.asked[0].end
+        for count in range(1, 4):
+            two.advance(301)
+            assert len([frame for frame in served.peer.frames if frame.type == PING]) == count - 1
+            two.advance(60)
+            assert len([frame for frame in served.peer.frames if frame.type == PING]) == count
+        served.peer.answers = False
+        two.advance(361)
+        assert not client.message(1).status
+        two.advance(21)
+        assert client.message(1).status == 504, "the answer to a PING does not have as long"
+        assert two.counts("heartbeat_timeout") == 1
+
+
 def test_an_upstream_without_requests_is_asked_nothing(engine: str) -> None:
     with Two(engine, told={"ping": "5s"}, pool={"idle": "60s"}) as two:
         client = two.client()
