@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from protogate.build import Build, build, build_quietly
 from protogate.config.load import Loaded, Source, read
 from protogate.config.model import Config
+from protogate.service import restart_needed
 
 
 class Draft(NamedTuple):
@@ -29,6 +30,16 @@ class Draft(NamedTuple):
     def config(self) -> Config:
         """The configuration itself."""
         return self.loaded.config
+
+    def keeps_workers(self) -> Self:
+        """
+        The same, where it may take the place of one with workers.
+
+        @raise ConfigFaults: it wants none.
+        """
+        if not self.config.gateway.workers:
+            raise self.loaded.faults([restart_needed()])
+        return self
 
 
 def draft(path: str, source: Source | None = None) -> Draft:

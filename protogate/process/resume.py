@@ -69,7 +69,7 @@ def _first(state: State, rehearse: bool) -> Draft:
     It was fine at the rehearsal; if it has faults now, the one in force has to do.
     """
     try:
-        return draft(state.path)
+        return draft(state.path).keeps_workers()
     except ConfigFaults as faults:
         if rehearse:
             raise SystemExit(str(faults)) from None

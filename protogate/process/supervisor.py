@@ -40,7 +40,7 @@ from protogate.process.sockets import Opening, Sockets
 from protogate.process.spawn import spawn
 from protogate.process.upgrade import Begin, State
 from protogate.process.whole import Whole
-from protogate.service import restart_needed, tell_addresses
+from protogate.service import tell_addresses
 from protogate.signals import Signals
 from protogate.wheel import Timer, Wheel
 
@@ -203,9 +203,7 @@ class Supervisor(Service):
         return self._one.run(lambda: Deferred.fromCoroutine(self._take(draft)))
 
     async def _take(self, draft: Draft) -> None:
-        if not draft.config.gateway.workers:
-            raise draft.loaded.faults([restart_needed()])
-        opened = self._open(draft)
+        opened = self._open(draft.keeps_workers())
         try:
             await self.crew.reload(opened.order, opened.given)
         except Refused as refused:

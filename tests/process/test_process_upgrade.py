@@ -13,9 +13,10 @@ import msgspec
 import pytest
 import pytest_twisted
 from twisted.internet import reactor as installed
+from twisted.logger import capturedLogs, formatEvent
 
 from protogate.observe.snapshot import empty
-from protogate.process import upgrade
+from protogate.process import resume, upgrade
 from protogate.process.child import Begun
 from protogate.process.sockets import Kept
 from protogate.process.upgrade import HELD, Begin, State
@@ -95,12 +96,14 @@ async def test_a_rehearsal_says_nothing_when_all_is_well(file: Path) -> None:
     assert await upgrade.rehearse(reactor, state(file)) == ""
 
 
-@pytest.mark.parametrize("how", ["file", "text", "reactor", "twistd"])
+@pytest.mark.parametrize("how", ["file", "workers", "text", "reactor", "twistd"])
 @pytest_twisted.ensureDeferred
 async def test_a_rehearsal_says_why_it_will_not_do(file: Path, how: str) -> None:
     made = state(file)
     if how == "file":
         file.write_text("nonsense: 1\n" + CONFIG)
+    elif how == "workers":  # all would leave, and nobody come
+        file.write_text(CONFIG.replace("workers: 1", "workers: 0"))
     elif how == "text":
         made.text = b"nonsense: 1\n" + made.text
     elif how == "reactor":
@@ -109,7 +112,19 @@ async def test_a_rehearsal_says_why_it_will_not_do(file: Path, how: str) -> None
         made.begin.twistd, made.begin.arguments = True, ["--nonsense", "protogate"]
     why = await upgrade.rehearse(reactor, made)
     assert why.startswith("exit status 1\n")
-    assert "nonsense" in why
+    assert (
+        "gateway.workers: from 0 to other numbers, or back, takes a restart" if how == "workers" else "nonsense"
+    ) in why
+
+
+@pytest.mark.parametrize("text", ["nonsense: 1\n" + CONFIG, CONFIG.replace("workers: 1", "workers: 0")])
+def test_a_file_that_will_not_do_any_more_leaves_the_one_in_force(file: Path, text: str) -> None:
+    file.write_text(text)
+    with capturedLogs() as captured:
+        found = resume._first(state(file), rehearse=False)
+    assert found.config.gateway.workers == 1
+    (event,) = captured
+    assert "has faults, the configuration in force stays" in formatEvent(event)
 
 
 @pytest_twisted.ensureDeferred
