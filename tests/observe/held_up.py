@@ -114,7 +114,7 @@ def one_of_many() -> None:
 
 def stuck() -> None:
     """So long that it is told meanwhile."""
-    time.sleep(1.6)
+    time.sleep(2.5)
     print(json.dumps({"way": "meanwhile", "told": len(told)}), flush=True)
 
 
