@@ -2,7 +2,7 @@
 The asking side of a connection: what a pool holds, and what L{protogate_sotp.client.SotpClient} is made of.
 
 Rules
-- It may be used before the server's HELLO was read.
+- It may be used before the server's HELLO was read; only a head that may be too large then waits for it.
 - C{capacity} is what the server takes at once, less what is under way.
 - A request that the server refused, or that stands above its GOAWAY, was surely not processed.
 - A heartbeat is sent when nothing else was, or when nothing came: a server that has nothing to say must not seem dead.
@@ -40,6 +40,7 @@ from protogate.message import Request, Response
 from protogate.pings import Pings
 from protogate_sotp.ask import Ask
 from protogate_sotp.codings import CAPABILITIES, IDS, unpacking
+from protogate_sotp.early import Early
 from protogate_sotp.faults import CODES, DEADLINE, NONE, REFUSED, TIMEOUT, Fault
 from protogate_sotp.fields import Bad
 from protogate_sotp.frames import END, INTERIM, LEAST, MOST_STREAM, PING, frame, goaway
@@ -70,6 +71,7 @@ class Client(Link):
     _up: bool = False
     _told: int = 0  # bytes written when the last heartbeat was due
     _next: float = inf  # when the next one is
+    _early: Early | None = None
 
     def __init__(self, ready: Callable[[Any], None], context: Context, greeting: Greeting) -> None:
         super().__init__(context, greeting)
@@ -87,6 +89,9 @@ class Client(Link):
         if self.beat:
             self._told, self._next = self._written, self.now() + self.beat
             self.watch(float(self.beat))
+        early, self._early = self._early, None
+        if early is not None:
+            early.begin(self.handle)
         if before <= 0 < self.capacity:
             self.ready(self)
 
@@ -121,6 +126,8 @@ class Client(Link):
         try:
             head = write_request(request, capabilities, self.context.count, wait)
             if len(head) > self.peer_hello.heads:
+                if not self.greeted:
+                    return self._wait(request)
                 raise Bad("the head of a request is too large for the upstream", "invalid_request_refused", 500)
         except Bad as bad:
             self.context.count(bad.event)
@@ -140,6 +147,14 @@ class Client(Link):
         if half.writing == OPEN or half.queue or (not self._turn and self.unsent()):
             self.watch(self.look())
         return answer
+
+    def _wait(self, request: Request) -> Deferred[Response]:
+        """Only the server's HELLO says whether it takes this head."""
+        if self._early is None:
+            self._early = Early()
+        seconds = self.context.timeouts.response_head or inf
+        self.watch(seconds)
+        return self._early.wait(request, self.now() + seconds)
 
     def flushed(self, whole: bool) -> None:
         if not whole:
@@ -285,6 +300,9 @@ class Client(Link):
         super().end()
         if self._pings is not None:
             self._pings.end(self._departed())
+        early, self._early = self._early, None
+        if early is not None:
+            early.end(Abort("the upstream ended the connection before its HELLO", UPSTREAM, 502, ALWAYS))
 
     def leaves(self, last: int, code: int, text: str) -> None:
         self.draining = True
@@ -296,6 +314,7 @@ class Client(Link):
         for stream in list(self.streams.values()):
             if stream.number > last:
                 self.forget(stream)
+                stream.hush()
                 stream.lost(Abort(f"{said}; it has not looked at this request", UPSTREAM, 502, ALWAYS))
         if not self.streams:
             self.rest()
@@ -324,6 +343,10 @@ class Client(Link):
             self.context.count("upstream_stall_timeout")
             return self._give_up(timeout(Phase.UPSTREAM_STALL, UPSTREAM, stall))
         left = self.look() if self.unsent() else inf
+        if self._early is not None:
+            seconds = times.response_head or inf
+            self._early.end(timeout(Phase.RESPONSE_HEAD, UPSTREAM, seconds, ALWAYS), now)
+            left = min(left, seconds)
         if self.beat:
             if now - self.heard >= MISSED * self.beat:
                 self.context.count("heartbeat_timeout")

@@ -271,9 +271,9 @@ class SotpClient:
         self._waiting.append(call)
         until, seconds = call.request.deadline, self.context.timeouts.queue
         if until is not None:
-            seconds = until - self.context.wheel.now()
-        if seconds:
-            call.clock = self.context.wheel.after(max(seconds, 0.0), lambda: self._late(call, seconds))
+            seconds = max(until - self.context.wheel.now(), 0.0)
+        if until is not None or seconds:
+            call.clock = self.context.wheel.after(seconds, lambda: self._late(call, seconds))
         self.connect()
 
     def _send(self, call: _Call) -> bool:

@@ -110,6 +110,7 @@ class Link(Connection):
     _owed: int = 0  # bytes passed on whose credit was not given back
     _replies: int = 0  # frames that had to be answered since the transport is full
     _rounds: int = 0
+    _stirred: bool = False  # there is more credit, for whoever waits: all are told once a read, however often it came
 
     def __init__(self, context: Context, greeting: Greeting) -> None:
         super().__init__(context)
@@ -229,6 +230,9 @@ class Link(Connection):
         """The read is used up: what it brought goes on, also when that was the end of the connection."""
         for stream in new:
             self.fire(stream)
+        if self._stirred:
+            self._stirred = False
+            self.wake()
         if self.reader.waiting and not self.dead:
             self.incomplete()
         else:
@@ -314,6 +318,7 @@ class Link(Connection):
             return
         reason = self.given_up(stream, code, text)
         self.forget(stream)
+        stream.hush()
         stream.lost(reason)
 
     def trailers(self, number: int, payload: bytes) -> None:
@@ -371,7 +376,7 @@ class Link(Connection):
             self.credit += size
             if self.credit > LARGEST:
                 raise Fault("credit_overflow")
-            self.wake()
+            self._stirred = True
             return
         stream = self.streams.get(number)
         if stream is None:

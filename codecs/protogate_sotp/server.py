@@ -197,7 +197,8 @@ class Server(Link):
             return
         self.draining = True
         if not self.greeted:
-            self.close()
+            self.put(goaway(0, NONE))  # what is on its way was not looked at
+            self.linger()
             return
         self.put(goaway(MOST_STREAM, NONE) + frame(PING, 0, 0, BARRIER))
         self._barrier = self.now() + LINGER

@@ -310,10 +310,14 @@ class Stream:
             code = DEADLINE if reason.status == 504 else INTERNAL
         self.cancel(code, reason.detail)
 
+    def hush(self) -> None:
+        """Send nothing more."""
+        self.queue, self.gone, self.last = b"", 0, None
+
     def cancel(self, code: int, text: str = "") -> None:
         """Tell the peer that nothing more comes, and that nothing more is wanted."""
         link = self.link
-        self.queue, self.gone, self.last = b"", 0, None
+        self.hush()
         if self.number in link.streams:
             link.put(cancel(self.number, code, text))
             link.forget(self)

@@ -479,6 +479,57 @@ def test_a_server_says_goaway_instead_of_hello():
     end.close()
 
 
+def large(size=6000):
+    """A request whose head is larger than the least that a server takes."""
+    return Request(b"POST", b"/1/x", [(b"x-%d" % at, b"v" * size) for at in range(3)])
+
+
+def test_a_head_that_may_be_too_large_waits_for_hello():
+    end = End("client")
+    end.send(large())
+    end.call()
+    assert [kind for kind, *_ in end.said] == [REQUEST]
+    end.feed(Hello(heartbeat=0, heads=20000).pack())
+    ((kind, _, number, _),) = end.said
+    assert (kind, number) == (REQUEST, 3)
+    end.feed(answer(3))
+    assert [response.status for response in end.result] == [200]
+    end.close()
+
+
+def test_a_head_that_is_too_large_for_hello_is_refused():
+    end = End("client")
+    end.send(large())
+    end.feed(HELLO)
+    assert [(error.status, error.retry) for error in end.errors] == [(500, NEVER)]
+    end.close()
+
+
+def test_who_waits_for_hello_may_be_sent_elsewhere():
+    end = End("client", response_head=10)
+    end.send(large())
+    end.advance(5)
+    end.send(large())
+    end.advance(6)
+    assert [(error.phase, error.retry) for error in end.errors] == [(Phase.RESPONSE_HEAD, ALWAYS)]
+    end.close()
+    assert [error.retry for error in end.errors] == [ALWAYS] * 2
+
+
+def test_who_waits_for_hello_may_give_up():
+    end = End("client")
+    first, second = end.send(large()), end.send(large())
+    first.cancel()
+    assert [type(error) for error in end.errors] == [CancelledError]
+    frames(end.wire.take())
+    end.feed(Hello(heartbeat=0, heads=20000).pack())
+    assert [(kind, number) for kind, _, number, _ in end.said] == [(REQUEST, 1)]
+    second.cancel()
+    assert [kind for kind, *_ in end.said] == [CANCEL]
+    assert len(end.errors) == 2
+    end.close()
+
+
 def test_an_answer_to_head_has_no_content():
     end = greeted("client")
     end.call(Request(b"HEAD", b"/"))

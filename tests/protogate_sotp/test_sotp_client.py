@@ -130,6 +130,7 @@ def test_statuses_that_are_no_success_are_replies(world):
         (200, [(b"grpc-status", b"17")], 0),
         (200, [(b"grpc-status", b"-1")], 0),
         (503, [(b"grpc-status", b"5")], 14),
+        (200, [(b"sotp-status", b"none")], 0),
     ],
 )
 def test_the_status_of_a_call_of_grpc_is_that_of_the_reply(world, status, fields, expected):

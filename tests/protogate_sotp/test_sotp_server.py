@@ -13,7 +13,7 @@ from protogate.codings import pack
 from protogate.context import Limits
 from protogate.errors import CLIENT, UPSTREAM, Phase, overdue
 from protogate.message import Headers, Request, Response, peer_at
-from protogate.testing.bodies import Giver, Taker
+from protogate.testing.bodies import Echo, Giver, Taker
 from protogate.testing.cell import ok, read_then
 from protogate_sotp.codings import CODINGS
 from protogate_sotp.faults import DEADLINE, INTERNAL, NONE, REFUSED, TIMEOUT
@@ -553,6 +553,29 @@ def test_a_request_cancelled_in_the_read_that_brought_it_never_reaches_the_servi
     end.close()
 
 
+def test_nothing_is_said_to_who_gave_up_in_the_read_that_asked_for_it():
+    end = greeted()
+    end.app.answer = lambda request: Response(200, [], Echo(request.body).out)
+    end.order(flags=0)
+    assert kinds(end.said) == ["RESPONSE"]
+    end.feed(frame(DATA, 0, 1, b"hello") + frame(CANCEL, 0, 1, b"\0\1"))
+    assert end.said == []
+    end.close()
+
+
+def test_credit_that_comes_often_wakes_once_a_read():
+    end = greeted()
+    end.app.answer = lambda request: Response(200, [], Giver([b"x" * 65536, b"rest"], 65540).body)
+    end.order()
+    end.said  # noqa: B018
+    before = end.end._rounds
+    end.feed(frame(CREDIT, 0, 0, b"\0\0\0\1") * 1000)
+    assert end.end._rounds == before + 1
+    end.feed(frame(CREDIT, 0, 1, b"\0\0\0\4"))
+    assert b"".join(payload for *_, payload in end.said) == b"rest"
+    end.close()
+
+
 def test_more_requests_than_it_takes_are_refused_unread():
     end = greeted(options=Options(streams=2))
     end.app.answer = waiting
@@ -848,6 +871,8 @@ def test_a_drain_before_hello_closes():
     end = End()
     end.end.drain()
     assert end.end.dead
+    ((kind, _, _, payload),) = end.said
+    assert (kind, going(payload)) == (GOAWAY, (0, NONE, "")), "whatever is on its way may be sent elsewhere"
     end.close()
 
 
