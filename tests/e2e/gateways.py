@@ -123,6 +123,11 @@ class Gateway:
         self.running.signal(signal.SIGHUP)
         self.says("is in force", before + 1)
 
+    def stop(self) -> None:
+        """End it, and wait until it has: its last lines are written on the way out."""
+        self.running.signal(signal.SIGTERM)
+        self.running.wait()
+
     def records(self) -> list[dict[str, Any]]:
         """The lines of its access log, where that is C{access.log}."""
         return records(self.file.parent / "access.log")

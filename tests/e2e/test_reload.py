@@ -176,7 +176,7 @@ def test_a_load_does_not_notice_reloads(neighbours: Neighbours, node: int, tmp_p
     assert "Socket errors" not in told
     answered = re.search(r"(\d+) requests in", told)
     assert answered, told
-    gateway.running.stop()
+    gateway.stop()
     lines = [record for path in gateway.file.parent.glob("access-*.log") for record in records(path)]
     assert int(answered[1]) <= len(lines) <= int(answered[1]) + 16
     assert len({record["id"] for record in lines}) == len(lines)
