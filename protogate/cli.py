@@ -90,6 +90,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     checked.add_argument(
         "--losses", action="store_true", help="print for every route what may be lost between two protocols"
     )
+    checked.add_argument("--strict", action="store_true", help="exit with 1 where there is a warning, too")
     command("routes", "Print the rules in the order in which they are considered.")
     asked = command("explain", "Show, offline, what would become of a request: rules, targets, modules.", EXPLAIN)
     asked.add_argument(
@@ -157,7 +158,8 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
         print(f"{options.config}: {count} fault{'s' if count != 1 else ''}", file=out)
         return 1
     if options.command == "check":
-        return check(built, options.config, options.losses, out)
+        check(built, options.config, options.losses, out)
+        return 1 if options.strict and built.warnings else 0
     if options.command == "routes":
         print(routes(built), file=out)
         return 0
@@ -181,7 +183,7 @@ def ask(options: argparse.Namespace, out: TextIO) -> int:
     return 0
 
 
-def check(built: Build, path: str, every: bool, out: TextIO) -> int:
+def check(built: Build, path: str, every: bool, out: TextIO) -> None:
     """C{protogate check}, when there is no fault."""
     for warning in built.warnings:
         print(f"{warning} (warning)", file=out)
@@ -199,7 +201,6 @@ def check(built: Build, path: str, every: bool, out: TextIO) -> int:
     print(
         f"{path}: fine: {text}" + (f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""), file=out
     )
-    return 0
 
 
 def upgrade(pid: int | None, file: str | None, out: TextIO) -> int:

@@ -51,6 +51,15 @@ def test_check_prints_warnings_and_succeeds(folder: Path) -> None:
     assert last == "gateway.yaml: fine: 1 listener, 1 upstream, 0 routes, 0 modules; 1 warning"
 
 
+def test_a_strict_check_takes_warnings_for_faults(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(UNUSED)
+    plain, strict = run("check", "-c", "gateway.yaml"), run("check", "--strict", "-c", "gateway.yaml")
+    assert plain == (0, strict[1])
+    assert strict[0] == 1
+    (folder / "gateway.yaml").write_text(FINE)
+    assert run("check", "--strict", "-c", "gateway.yaml")[0] == 0
+
+
 FAULTY = """
 listeners: [{name: web, address: "127.0.0.1:0", protocols: [http9]}]
 upstreams: [{name: orders, protocol: sotp9, endpoints: [{url: "http://127.0.0.1:9"}]}]
