@@ -6,6 +6,8 @@ Rules
   for that one stays.)
 - Once it was asked to stop, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks
   twice must not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
+- Who is told that it serves may ask it to stop at once, when Twisted's handlers are not there yet: a SIGTERM that comes
+  before them would end the process where it is.  It is kept for them.
 - SIGINT stays ignored where it was when the process began: a script's Ctrl-C is not for what runs in its background.
 - Only in the main thread: Python takes no handler anywhere else.
 """
