@@ -279,6 +279,20 @@ def test_the_news_can_be_built() -> None:
     assert [path.name for path in fragments if f"- {path.read_text().strip()}\n" not in done.stdout] == []
 
 
+@pytest.mark.parametrize("page", ["add-a-protocol.md", "write-a-module.md", "write-a-discovery.md"])
+def test_pages_for_whoever_extends_it_use_nothing_but_the_seams(page: str) -> None:
+    text = (DOCS / "seams.md").read_text()
+    named = {"protogate.interfaces", *re.findall(r"protogate(?:\.[a-z]+)+", text)}
+    used = {
+        name
+        for example in examples(DOCS / page)
+        if example.language == "python"
+        for name in re.findall(r"^from (protogate\.[\w.]+) import", example.text, re.MULTILINE)
+    }
+    assert used
+    assert [name for name in used if not any(f"{name}.".startswith(f"{known}.") for known in named)] == []
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     """Sphinx checks those of the docs; those of README and CONTRIBUTING it never sees."""
     for page in PAGES[:3]:
