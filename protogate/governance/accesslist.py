@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 from zope.interface import classImplements, implementer
@@ -78,6 +78,8 @@ class AccessList:
     @param status: to answer.
     @param opens: what is not there yet lets everybody in.
     """
+
+    admits: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
@@ -94,6 +94,8 @@ class Cache:
     @ivar object: bytes of content that is kept.
     @ivar excuse: seconds that what is stale is used while its origin fails, where that says nothing.
     """
+
+    keeps: ClassVar[bool] = True
 
     def __init__(
         self,

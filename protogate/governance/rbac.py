@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zope.interface import classImplements, implementer
 
@@ -54,6 +54,7 @@ class Rbac:
     """
 
     __slots__ = ("_challenge", "_default", "_rules", "warnings")
+    admits: ClassVar[bool] = True
 
     def __init__(self, rules: list[Rule], allows: bool, challenge: bytes, warnings: list[ConfigError]) -> None:
         self._rules, self._challenge, self.warnings = tuple(rules), challenge, warnings

@@ -326,6 +326,42 @@ def test_an_entry_that_gives_up_before_its_module_does_is_warned_of(name, param,
     assert warnings(timeout=seconds + 0.001) == warnings(timeout=0) == []
 
 
+RBAC = {"rules": [{"name": "staff", "users": "alice", "then": "allow"}]}
+KEYS = {"redis": {"url": "redis://a"}}
+
+
+def orders(*entries):
+    """The warnings of entries that run before the upstream: name, params, ruleOrder, condition, shadow."""
+    made = [
+        Module(
+            name=name, stage="PRE_UPSTREAM", action_param=params, rule_order=order, condition=condition, shadow=shadow
+        )
+        for name, params, order, condition, shadow in entries
+    ]
+    bound = bind(made, installed)["PRE_UPSTREAM"]
+    return [(warning.path, warning.message) for each in bound for warning in each.warnings]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [("rbac", RBAC), ("accessList", {"deny": ["10.0.0.0/8"]}), ("keyAuth", KEYS)]
+)
+def test_who_lets_in_behind_a_cache_is_warned_of(name, params):
+    text = "modules[1], cache, answers what it keeps before this one is asked who may have it: "
+    (warning,) = orders((name, params, 5, "true", False), ("cache", {}, 0, "request.path == '/a'", False))
+    assert warning == (("modules", 0, "ruleOrder"), text + "give this one a lower ruleOrder")
+    assert orders((name, params, 0, "true", False), ("cache", {}, 0, "true", False)) == [], "as in the file"
+
+
+def test_what_is_fine_behind_a_cache_is_not():
+    cache = ("cache", {}, 0, "request.path == '/a'", False)
+    other, same = "request.path == '/b'", "request.path == '/a'"
+    assert orders(cache, ("rateLimit", {"limit": "1/s"}, 1, "true", False)) == [], "it decides nothing about who"
+    assert orders(cache, ("rbac", RBAC, 1, other, False)) == [], "it is for other requests, for all one knows"
+    assert orders(cache, ("rbac", RBAC, 1, "true", True)) == [], "it is in the shadow"
+    assert orders(("cache", {}, 0, "true", True), ("rbac", RBAC, 1, "true", False)) == []
+    assert len(orders(cache, ("rbac", RBAC, 1, same, False))) == 1
+
+
 # -- explain
 
 
