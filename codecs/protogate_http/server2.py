@@ -13,6 +13,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from twisted.internet.interfaces import ITCPTransport
+
 from protogate.body import Body
 from protogate.clocks import WINDOW, upload
 from protogate.connection import specialised
@@ -65,6 +67,9 @@ class Server(Link):
     def connectionMade(self) -> None:
         super().connectionMade()
         self.peer = peer_of(self.transport)
+        if ITCPTransport.providedBy(self.transport):
+            # Tunnels, and streams that may last for days, have no clock: the kernel finds out whose client vanished.
+            self.transport.setTcpKeepAlive(True)
         self._quiet = self.now()
         self.watch(self.context.timeouts.client_idle or inf)
 

@@ -101,3 +101,13 @@ def test_other_tunnels_have_no_key(engine: str) -> None:
         assert accepts(two) == []
         client.send(data(1, b"over", True))
         two.reply(data(two.asked[0].stream, b"out", True))
+
+
+def test_the_kernel_is_asked_who_vanished(engine: str) -> None:
+    """Silence ends neither a tunnel nor a stream that may last, so nobody else would ever find out."""
+    with Two(engine, None, said=EXTENDED) as two:
+        client = two.client()
+        client.send(opening(1))
+        (_, wire) = two.gateway.reactor.links[0].ends[1]
+        assert wire.getTcpKeepAlive()
+        client.send(rst(1, CANCEL))
