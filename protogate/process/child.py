@@ -110,6 +110,7 @@ class Child:
     @param ended: called once, when it is gone, with what became of it, for people.
     @param share: of the totals.
     @param keeper: of the board.
+    @param leaves: called when it was told to go by somebody else.
     @ivar board: it knows of a board, and may lead.
     @ivar serving: it has taken a configuration.
     @ivar leaving: it was told to go.
@@ -124,8 +125,9 @@ class Child:
         ended: Callable[[Child, str], object],
         share: Share,
         keeper: Keeper | None = None,
+        leaves: Callable[[Child], object] = lambda child: None,
     ) -> None:
-        self._reactor, self._ended, self._share = reactor, ended, share
+        self._reactor, self._ended, self._share, self._leaves = reactor, ended, share, leaves
         self._keeper = Keeper() if keeper is None else keeper
         self.board = begun.board
         self.slot, self.pid, self.born = begun.slot, begun.pid, begun.born
@@ -214,6 +216,8 @@ class Child:
             self._counted(message)
         elif isinstance(message, (Follow, Lead, Observed, Post, Posts)):
             self._keeper.heard(self, message)
+        elif isinstance(message, messages.Leaving):
+            self._leaves(self)
         elif isinstance(message, messages.Event):
             level = LogLevel.lookupByName(message.level) if message.level in _LEVELS else LogLevel.info
             _log.emit(level, "{worker}: [{of}] {text}", worker=self, of=message.namespace, text=message.text)

@@ -3,7 +3,8 @@ The workers of a supervisor: who serves, who comes, who leaves.
 
 Rules
 - Each slot has one worker, and the sockets that go with the slot.  One that ends without being asked to is replaced at
-  once; if that happens again and again, after a while (L{protogate.process.backoff}).
+  once; if that happens again and again, after a while (L{protogate.process.backoff}).  One that was told to go by
+  somebody else is replaced while it ends what it has begun.
 - All agree on one configuration.  It is prepared by all who serve, and then taken by all, or by none.  Who comes while
   that goes on prepares the one in force when it is done, and serves nothing before.
 - New workers beside old ones (L{Crew.renew}): the old are told to go when all the new ones serve, and not otherwise.
@@ -296,6 +297,13 @@ class Crew:
         return child.drain()
 
     # -- ends
+
+    def leaves(self, child: Child) -> None:
+        """One was told to go by somebody else: another one comes at once, for its sockets are open all the time."""
+        if self.slots.get(child.slot) is child and child.serving and not self._stopping:
+            del self.slots[child.slot]
+            self._dismiss(child)
+            self._fill(child.slot)
 
     def ended(self, child: Child, why: str) -> None:
         """One is gone."""

@@ -90,6 +90,10 @@ class Event(Message, kw_only=True):
     text: str
 
 
+class Leaving(Message):
+    """It was told to end by a signal: it accepts nothing more.  Not answered."""
+
+
 # -- of the board; not answered
 
 
@@ -152,7 +156,7 @@ class Counted(Message, kw_only=True):
 
 
 Word = (
-    Prepare | Commit | Forget | Drain | Hurry | Ping | Started | Event | Done | Failed | Counted
+    Prepare | Commit | Forget | Drain | Hurry | Ping | Started | Event | Leaving | Done | Failed | Counted
     | Lead | Follow | Post | Posts | Observed
 )  # fmt: skip
 """What can be read."""

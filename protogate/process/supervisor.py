@@ -251,7 +251,7 @@ class Supervisor(Service):
             return self._child(Begun(pid, slot, time.monotonic(), ours.detach(), reads))
 
     def _child(self, begun: Begun) -> Child:
-        return Child(self._reactor, begun, self.crew.ended, self.totals.join(), self.keeper)
+        return Child(self._reactor, begun, self.crew.ended, self.totals.join(), self.keeper, self.crew.leaves)
 
     def counted(self) -> Snapshot:
         """What all of them counted, as far as they have told, and we."""

@@ -152,7 +152,7 @@ class Worker:
         return Done()
 
     def _commit(self) -> Message:
-        if self._draining:  # by a signal, of which the supervisor knows nothing: whoever comes next takes it
+        if self._draining:  # by a signal, while this was on its way: who comes in its place takes it
             self._forget()
             return Done()
         self._adopting.offer = self._offer
@@ -208,6 +208,12 @@ class Worker:
             os.close(self._log)
             self._log = None
 
+    def leave(self) -> None:
+        """As L{drain}, by a signal: nobody comes in its place unless the supervisor hears of it."""
+        if not self._draining:
+            self.channel.tell(messages.Leaving())
+            self.drain()
+
     def drain(self) -> None:
         """Accept nothing more, end what is under way, and exit."""
         if self._draining:
@@ -254,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     line.set_inheritable(False)
     worker = Worker(reactor, line, reactor.stop)
     globalLogBeginner.beginLoggingTo([worker], redirectStandardIO=False)
-    reactor.callWhenRunning(signal.signal, signal.SIGTERM, lambda *_: reactor.callFromThread(worker.drain))
+    reactor.callWhenRunning(signal.signal, signal.SIGTERM, lambda *_: reactor.callFromThread(worker.leave))
     reactor.callWhenRunning(worker.begin)
     reactor.run(installSignalHandlers=False)
 

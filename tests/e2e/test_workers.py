@@ -121,6 +121,22 @@ def test_what_waits_for_a_worker_that_was_killed_is_served_by_the_next_one(neigh
     gateway.healthy()
 
 
+def test_one_that_is_told_to_go_is_replaced_while_it_ends_what_it_has(neighbours: Neighbours, node: int) -> None:
+    gateway = begin(neighbours, crowd(node, 1, gateway={"drain": "10m"}))
+    (worker,) = gateway.workers()
+    with wire(gateway.port) as download:
+        download.send(b"GET /hold/told HTTP/1.1\r\nHost: a\r\n\r\n")
+        download.until(b"first\n")
+        kill(worker, signal.SIGTERM)
+        gateway.serving(2)
+        assert ask(gateway.port)[1]["x-pid"] == str(gateway.workers()[0])
+        assert alive(worker)
+        assert ask(node, "/release/told")[2] == b"yes\n"
+        assert download.rest() == b"\r\n5\r\nlast\n\r\n0\r\n\r\n"
+    gone(worker)
+    gateway.healthy()
+
+
 def test_one_that_ends_again_and_again_is_started_ever_later(neighbours: Neighbours, node: int) -> None:
     gateway = begin(neighbours, crowd(node, 1))
     for number in (2, 3):

@@ -45,7 +45,9 @@ class World:
         self.heard: list[Any] = []
         self.answer: Any = messages.Done()
         self.peer = Channel(reactor, theirs, self._answer)
-        self.child = Child(reactor, Begun(pid, 1, 0.0, ours.detach(), reads), self._ended, self.totals.join())
+        self.left: list[Child] = []
+        begun = Begun(pid, 1, 0.0, ours.detach(), reads)
+        self.child = Child(reactor, begun, self._ended, self.totals.join(), leaves=self.left.append)
 
     def _answer(self, message: Any, descriptors: list[int]) -> Any:
         self.heard.append((type(message).__name__, len(descriptors)))
@@ -141,6 +143,9 @@ async def test_what_it_says_and_what_it_prints_is_in_the_log() -> None:
         world.peer.tell(messages.Event(level="warn", namespace="a.b", text="careful {x}"))
         world.peer.tell(messages.Event(level="of another version", namespace="a.b", text="hm"))
         await until(lambda: len(captured) == 5)
+        assert world.left == []
+        world.peer.tell(messages.Leaving())
+        await until(lambda: world.left == [world.child])
         why = await world.end()
     told = [(event["log_level"].name, formatEvent(event)) for event in captured]
     of = str(world.child)

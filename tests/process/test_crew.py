@@ -212,6 +212,38 @@ def test_who_ends_is_replaced_at_once_then_later_and_later(world: World) -> None
     assert len(world.hired) == 6, "it had lived for a minute"
 
 
+def test_who_is_told_to_go_by_somebody_else_is_replaced_while_it_drains(world: World) -> None:
+    world.start(2)
+    old = world.hired[0]
+    world.crew.leaves(old)  # type: ignore[arg-type]
+    assert old.asked[-1] == "drain"
+    fresh = world.hired[2]
+    assert fresh.slot == 0
+    fresh.serve()
+    assert world.crew.serving == [fresh, world.hired[1]]
+    world.crew.leaves(old)  # type: ignore[arg-type]
+    old.end("exit status 0")
+    assert len(world.hired) == 3
+    assert world.counted == []
+
+
+def test_who_is_told_to_go_before_it_serves_is_replaced_when_it_is_gone(world: World) -> None:
+    world.crew.start(order("one", 1), given("one"))
+    (child,) = world.hired
+    world.crew.leaves(child)  # type: ignore[arg-type]
+    assert world.hired == [child]
+    child.end("signal SIGTERM")
+    world.clock.advance(0)
+    assert len(world.hired) == 2
+
+
+def test_who_is_told_to_go_in_a_stop_goes(world: World) -> None:
+    world.start(1)
+    world.crew.stop()
+    world.crew.leaves(world.hired[0])  # type: ignore[arg-type]
+    assert len(world.hired) == 1
+
+
 def test_a_process_that_cannot_be_started_is_tried_again(world: World) -> None:
     world.refuse = 2
     world.crew.start(order("one", 1), given("one"))

@@ -261,7 +261,8 @@ async def test_who_drains_takes_no_configuration_but_holds_nobody_up(world: Worl
     held = Answer()
     await connectProtocol(TCP4ClientEndpoint(reactor, *world.sockets["web"].getsockname()), held)
     await until(lambda: next(iter(service.ports.opened.values())).listener.connections)
-    world.worker.drain()  # by SIGTERM, which its supervisor does not hear
+    world.worker.leave()  # as SIGTERM has it
+    await until(lambda: messages.Leaving() in world.told)
     await world.take("two", "web", "more")
     assert service.addresses == {}, "it would accept whom it cannot serve to the end"
     await until(lambda: world.exits)
