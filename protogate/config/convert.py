@@ -248,7 +248,6 @@ def _struct(kind: inspect.StructType) -> Converter:
     required = [field.encode_name for field in kind.fields if field.required]
     whole = cls is Config
     check = _checker(kind)
-    below = _below(kind)
 
     def convert(value: Any, path: Path, faults: Faults) -> Any:
         if not whole:
@@ -280,7 +279,7 @@ def _struct(kind: inspect.StructType) -> Converter:
             if key in fields:
                 values[fields[key].name] = inner[key](item, (*path, key), faults)
             else:
-                place = _elsewhere(key, below, path)
+                place = _elsewhere(key, kind, path)
                 if not place:
                     meant.add(nearest(key, [name for name in fields if name not in value]))
                     place = hint(key, fields)
@@ -333,10 +332,11 @@ def _object(kind: inspect.Type) -> tuple[inspect.StructType | None, str]:
     return kind, many
 
 
-def _elsewhere(key: str, below: Mapping[str, list[str]], path: Path) -> str:
+def _elsewhere(key: str, kind: inspect.StructType, path: Path) -> str:
     """Where a key belongs that is in the wrong place, for a message; C{""} when nobody knows."""
-    if key in below:
-        return f"it belongs further in: {' or '.join(below[key])}"
+    places = _below(kind).get(key)
+    if places:
+        return f"it belongs further in: {' or '.join(places)}"
     if path and key in {field.encode_name for field in msgspec.structs.fields(Config)}:
         return "it belongs at the top of the file, in no other key"
     return ""
