@@ -40,7 +40,7 @@ from neighbours import Neighbours
 from protogate.plugins import dropins
 from protogate.process.cores import number_of
 from protogate.reactor.best import install
-from unwatched import unwatched
+from unwatched import unwatched, watched
 
 # Wall-clock limits say more about the machine than about the code.
 settings.register_profile("dev", deadline=None)
@@ -56,6 +56,8 @@ if "TEST_REACTOR" in os.environ:
     )
 
 HERE = Path(__file__).parent
+WATCHING = pytest.StashKey[Any]()
+"""Who looks at the test that runs, if anybody does."""
 TURNS = 5
 """Turns of the reactor in which transports that were told to close may do so."""
 
@@ -183,10 +185,24 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Nobody looks at a test that is marked C{unwatched}, nor at what is made for it."""
-    if item.get_closest_marker("unwatched") is None:
+    """Coverage looks at what tests do, and at how fixtures are made, but not at pytest."""
+    marked = item.get_closest_marker("unwatched") is not None
+    with unwatched(children=marked) as watching:
+        item.config.stash[WATCHING] = None if marked else watching
         return (yield)
-    with unwatched():
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """See above."""
+    with watched(request.config.stash[WATCHING]):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """See above."""
+    with watched(item.config.stash[WATCHING]):
         return (yield)
 
 
