@@ -365,6 +365,7 @@ class GatewayService(Service):
             services=clusters,
             workers=self.workers,
             stores=self._store,
+            shadow=bound.shadow,
             news=self._news if self.workers > 1 else None,
         )
 

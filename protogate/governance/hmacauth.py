@@ -124,7 +124,7 @@ class HmacAuth:
         warnings: list[ConfigError],
     ) -> None:
         self._admission, self._keys, self._demands, self._now = admission, keys, demands, now
-        self._settings, self._prefix, self.warnings = redis, prefix.encode("utf-8"), warnings
+        self._settings, self._prefix, self.warnings = redis, prefix, warnings
         self.waits = (0.0, ()) if redis is None else redis.waits
         self._redis: Redis | None = None
         self._running = False
@@ -146,6 +146,7 @@ class HmacAuth:
             self._replays.lengthen(self._keep)
         if self._settings is not None:
             self._redis, self._running = means.redis(self._settings), True
+            self._prefix = means.apart(self._prefix)
 
     def stop(self) -> None:
         """See L{ILiveModule.stop}.  Exchanges under way ask as long as somebody else keeps the Redis."""
@@ -223,8 +224,7 @@ class HmacAuth:
         redis = self._redis
         if redis is None:
             raise self._admission.unable("it has not begun yet")
-        key = self._prefix + seen.encode("ascii")
-        asked: Deferred[Any] = redis.call("SET", key, 1, "NX", "PX", int(self._keep * 1000))
+        asked: Deferred[Any] = redis.call("SET", self._prefix + seen, 1, "NX", "PX", int(self._keep * 1000))
         return asked.addCallbacks(lambda answer: self._judge(answer is not None, exchange, identity), self._failed)
 
     def _failed(self, failure: Failure) -> None:

@@ -5,7 +5,8 @@ Rules
 - Those of a new configuration are started before those of the old one are stopped; each is handed the one whose place
   it takes.  That is, of those of the same name in the same stage, the one with equal parameters; else the one whose
   parameter C{name} is the same, if they have one; else the one with the same condition; else the next in order.  Of
-  several with equal parameters, it is the one with the same condition.
+  several with equal parameters, it is the one with the same condition.  One in the shadow takes the place of one that
+  is not, or the other way round, only where nobody else does.
 - None of them can keep a configuration from being in force: what it raises is logged and counted.
 """
 
@@ -91,13 +92,16 @@ def _heirs(after: Sequence[Bound], before: Sequence[Bound]) -> dict[Bound, IModu
     """For each of those after, which one was there before."""
     found: dict[Bound, IModule] = {}
     left = list(before)
-    for same in (_same, _twin, _namesake, _placed, _kin):
-        for each in after:
-            if each not in found:
-                one = next((other for other in left if same(each, other)), None)
-                if one is not None:
-                    left.remove(one)
-                    found[each] = one.module
+    for changed in (False, True):
+        for same in (_same, _twin, _namesake, _placed, _kin):
+            for each in after:
+                if each in found:
+                    continue
+                for other in left:
+                    if (each.shadow is not other.shadow) is changed and same(each, other):
+                        left.remove(other)
+                        found[each] = other.module
+                        break
     return found
 
 

@@ -36,6 +36,7 @@ class Means:
     @ivar services: upstreams by name or origin; see L{service}.
     @ivar workers: processes that share the work with this one, itself included.
     @ivar stores: gives the connection to a Redis; see L{redis}.
+    @ivar shadow: it is in the shadow: what it writes where others read, they must not take for their own.
     @ivar news: what its like in other processes are told; None where there are none.
     """
 
@@ -47,11 +48,16 @@ class Means:
     services: Mapping[str, IService] = field(default_factory=dict)
     workers: int = 1
     stores: Callable[[Any], Any] | None = None
+    shadow: bool = False
     news: News | None = None
 
     def service(self, name: str) -> IService:
         """The upstream of that name or origin, one of C{asks}."""
         return self.services[name]
+
+    def apart(self, prefix: str) -> str:
+        """The beginning of keys in a store, another one in the shadow.  @param prefix: as it is elsewhere."""
+        return f"{prefix}~" if self.shadow else prefix
 
     def redis(self, settings: Any) -> Any:
         """The one connection of this process with these settings."""

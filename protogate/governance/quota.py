@@ -58,7 +58,7 @@ class Quota(limits.Limit):
             self._counts = old._counts
         self._counts.change(max(self._limit // self._workers, 1), most)
         if redis is not None:
-            prefix, now = f"{PREFIX}{self._name}:", means.wheel.now
+            prefix, now = f"{means.apart(PREFIX)}{self._name}:", means.wheel.now
             self._quotas = Quotas(means.wheel, redis, QUOTA, prefix, 1.0, (), most, now)
 
     def stop(self) -> None:

@@ -56,7 +56,7 @@ class RateLimit(limits.Limit):
         each, burst, most = self._rate.each, float(self._burst), self._frame.most
         self._buckets.change(each / self._workers, burst / self._workers, most, now())
         if redis is not None:
-            prefix, numbers = f"{PREFIX}{self._name}:", (f"{1e6 / each:.9g}", self._burst)
+            prefix, numbers = f"{means.apart(PREFIX)}{self._name}:", (f"{1e6 / each:.9g}", self._burst)
             self._leases = Leases(redis, GCRA, prefix, each, numbers, most, now, min(HORIZON, burst / each / 4))
 
     # -- exchanges

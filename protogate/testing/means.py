@@ -52,6 +52,7 @@ def FakeMeans(
     gauges: dict[str, Callable[[], float]] | None = None,
     stores: Callable[[Any], Any] | None = None,
     workers: int = 1,
+    shadow: bool = False,
     news: News | None = None,
 ) -> Means:
     """
@@ -75,6 +76,7 @@ def FakeMeans(
         services={} if services is None else services,
         workers=workers,
         stores=stores,
+        shadow=shadow,
         news=news,
     )
 

@@ -41,21 +41,22 @@ class Stand:
     def now(self):
         return self.reactor.seconds() - START + NOON
 
-    def means(self):
+    def means(self, shadow=False):
         return FakeMeans(
             reactor=self.reactor,
             wheel=self.wheel,
             counted=self.counted,
             stores=self.redises.take,
             workers=self.workers,
+            shadow=shadow,
         )
 
-    def module(self, before=None, **params):
+    def module(self, before=None, shadow=False, **params):
         compiled = {
             name: template.compile(value) if isinstance(value, str) else value for name, value in params.items()
         }
         made = self._make(self.now).build(compiled)
-        made.start(self.means(), before)
+        made.start(self.means(shadow), before)
         if before is not None:
             before.stop()
         self.reactor.run()

@@ -23,7 +23,7 @@ class Stored:
     @ivar counted: what the module counted.
     """
 
-    def __init__(self, factory, before=None, there=True, **params):
+    def __init__(self, factory, before=None, there=True, shadow=False, **params):
         self.reactor = MemoryReactor() if before is None else before.reactor
         self.server = RedisServer(self.reactor.seconds) if before is None else before.server
         if there and before is None:
@@ -32,7 +32,9 @@ class Stored:
         self.wheel = Wheel(self.reactor)
         self.redises = Redises(self.reactor, self.wheel)
         self.module = factory.build(params)
-        means = FakeMeans(reactor=self.reactor, wheel=self.wheel, counted=self.counted, stores=self.redises.take)
+        means = FakeMeans(
+            reactor=self.reactor, wheel=self.wheel, counted=self.counted, stores=self.redises.take, shadow=shadow
+        )
         self.module.start(means, before and before.module)
         self.reactor.run()
 

@@ -338,6 +338,19 @@ def test_all_processes_may_remember_together(path):
         each.wheel.stop()
 
 
+def test_what_came_in_the_shadow_did_not_come(path):
+    params = {"keys": {"file": str(path)}, "redis": REDIS}
+    tried = Stored(HmacAuthFactory(lambda: float(NOW)), shadow=True, **params)
+    real = Stored(HmacAuthFactory(lambda: float(NOW)), tried, **params)
+    for each in (tried, real):
+        assert each.ask(exchange(headers=signed())).identity.user == "partner"
+        assert each.ask(exchange(headers=signed())).reason == "hmacAuth: it came before"
+    for each in (tried, real):
+        each.module.stop()
+        each.redises.stop()
+        each.wheel.stop()
+
+
 def test_what_is_not_covered_is_warned_of(path):
     def warned(*components):
         built = HmacAuthFactory().build({"keys": {"file": str(path)}, "components": list(components)})

@@ -58,8 +58,14 @@ class Scene:
 
     def take(self, *entries):
         made = [
-            Module(name="living", stage=stage, action_param=params, condition=condition[0] if condition else "true")
-            for stage, params, *condition in entries
+            Module(
+                name="living",
+                stage=stage,
+                action_param=params,
+                condition=more[0] if more else "true",
+                shadow=len(more) > 1,
+            )
+            for stage, params, *more in entries
         ]
         bound = bind(made, lambda interface, name: Factory(), ("shop",))
         self.lives.take(bound, lambda each: each.count, self.counters)
@@ -112,6 +118,21 @@ def test_of_several_without_a_name_the_one_for_the_same_requests_is_the_heir():
     assert (twin_a.before, twin_b.before) == (a, b), "they have changed places"
     new, last_b, last_a = scene.take(("", {"x": 9}), ("", {"x": 2}, put), ("", {"x": 3}, get))
     assert (last_a.before, last_b.before, new.before) == (twin_a, twin_b, None), "one was put in front"
+
+
+def test_one_in_the_shadow_takes_nothing_from_one_that_is_not():
+    scene = Scene()
+    (real,) = scene.take(("", {"x": 1}))
+    shadow, same = scene.take(("", {"x": 1}, "true", True), ("", {"x": 1}))
+    assert (shadow.before, same.before) == (None, real)
+    changed, stays = scene.take(("", {"x": 2}, "true", True), ("", {"x": 3}))
+    assert (changed.before, stays.before) == (shadow, same)
+    (promoted,) = scene.take(("", {"x": 2}))
+    assert promoted.before is stays
+    scene = Scene()
+    (tried,) = scene.take(("", {"x": 1}, "true", True))
+    (promoted,) = scene.take(("", {"x": 1}))
+    assert promoted.before is tried, "there is nobody else"
 
 
 def test_what_modules_have_is_added_up_while_they_run():

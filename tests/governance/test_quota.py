@@ -155,6 +155,14 @@ def test_gateways_with_one_store_have_one_quota(shared):
         module.stop()
 
 
+def test_one_in_the_shadow_uses_nothing_of_it(shared):
+    tried = shared.module(limit=3, per="day", name="api", redis=STORE, shadow=True)
+    real = shared.module(limit=10, per="day", name="api", redis=STORE)
+    assert (shared.passed(tried, 5), shared.passed(real, 12)) == (3, 10)
+    for module in (tried, real):
+        module.stop()
+
+
 def test_a_busy_key_asks_seldom_and_gives_back_what_it_did_not_need(shared):
     module = shared.module(limit=100_000, per="day", name="api", redis=STORE)
     for _ in range(400):

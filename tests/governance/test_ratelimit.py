@@ -234,6 +234,14 @@ def test_gateways_with_one_store_have_one_limit(shared):
     assert shared.passed(other, 20) == 10
 
 
+def test_one_in_the_shadow_uses_nothing_of_it(shared):
+    tried = shared.module(limit="3/h", name="api", redis=STORE, shadow=True)
+    real = shared.module(limit="10/h", name="api", redis=STORE)
+    assert (shared.passed(tried, 5), shared.passed(real, 12)) == (3, 10)
+    for module in (tried, real):
+        module.stop()
+
+
 def test_keys_that_may_be_credentials_are_not_seen_in_the_store(shared):
     module = shared.module(key="${request.headers['authorization']}", **SHARED)
     assert shared.ask(module, headers=[(b"authorization", b"s3cret")]) is None
