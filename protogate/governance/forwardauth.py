@@ -124,6 +124,7 @@ class ForwardAuth:
     ) -> None:
         self._question, self._method, self._seconds = question, method, seconds
         self._send, self._more, self._take, self._give, self._user = send, more, take, give, user
+        self._said = frozenset(name.replace(b"_", b"-") for name in more.names)
         self._once = (_OWN if send is None else send) - _LISTS
         self._memory, self._terms, self.warnings = memory, terms, warnings
         self._admission = Admission("forwardAuth", b"")
@@ -179,7 +180,7 @@ class ForwardAuth:
         request, send = exchange.request, self._send
         method, authority, target = exchange.line
         told = [field for field in request.headers if send is None or field[0] in send]
-        told = [field for field in told if not field[0].startswith(b"x-forwarded-")]
+        told = [field for field in told if not self._ours(field[0])]
         crumbs = [value for name, value in told if name == b"cookie"]
         if len(crumbs) > 1:  # one line for those who read only one (RFC 9113, 8.2.3)
             told = [field for field in told if field[0] != b"cookie"]
@@ -193,6 +194,12 @@ class ForwardAuth:
             (b"x-forwarded-for", exchange.source.ip.encode("ascii", "replace")),
         ]
         return [field for field in told if field[1]]
+
+    def _ours(self, name: bytes) -> bool:
+        """Whether the gateway alone says that; C{x_a} is C{x-a} to CGI, WSGI and their like."""
+        if b"_" in name:
+            name = name.replace(b"_", b"-")
+        return name.startswith(b"x-forwarded-") or name in self._said
 
     def _read(self, answer: Answer) -> Verdict:
         status = answer.status

@@ -103,6 +103,18 @@ def test_a_field_that_says_who_it_is_stands_there_once(send, field):
     assert len(scene.service.requests) == 1
 
 
+def test_what_the_gateway_says_no_client_says():
+    scene = Scene(ok(), send="*", headers={"x-gateway": "edge", "x_app": "shop"})
+    mine = [(b"x-gateway", b"evil"), (b"x_gateway", b"evil"), (b"x-app", b"evil"), (b"x_app", b"evil")]
+    spelled = [(b"x_forwarded_uri", b"/evil"), (b"x-forwarded_method", b"EVIL"), (b"x-forwarded-port", b"evil")]
+    scene.ask(exchange(headers=[*mine, *spelled, (b"x-other", b"1")], target=b"/a"))
+    (request,) = scene.service.requests
+    assert not [field for field in request.headers if b"evil" in field[1].lower()]
+    assert {(b"x-gateway", b"edge"), (b"x_app", b"shop"), (b"x-forwarded-uri", b"/a"), (b"x-other", b"1")} <= set(
+        request.headers
+    )
+
+
 def test_what_is_a_list_may_have_several_lines():
     scene = Scene(ok(), send=["accept", "via"])
     made = exchange(headers=[(b"accept", b"a/b"), (b"accept", b"c/d"), (b"x-other", b"1"), (b"x-other", b"2")])
