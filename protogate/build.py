@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any
@@ -33,7 +32,6 @@ from protogate.expression import condition
 from protogate.governance.binding import Bound, bind
 from protogate.governance.lives import asked
 from protogate.governance.reserve import hide, reserve
-from protogate.governance.sources import forgiven
 from protogate.interfaces import IDiscovery, IService, IStreamCodec
 from protogate.overload.shedding import Class, classes
 from protogate.plugins import find
@@ -130,20 +128,18 @@ class Build:
         )
 
 
-def build(path: str, source: Source | None = None, again: bool = False) -> Build:
+def build(path: str, source: Source | None = None) -> Build:
     """
     Read and compile a configuration file.
 
     @param source: its content, where it has been read already.
-    @param again: whether it was in force already, or is about to be: then nobody is helped by a fault of what may be
-        mended while it is.
     @raise ConfigFaults: all faults; its text is ready for an operator.
     """
     loaded = _load(path, source)
     if not isinstance(loaded, Loaded):
         # The file is wrong already; what is left of it may be wrong in other ways.
-        raise loaded.faults(_Parts(loaded.config, again).faults)
-    config, parts = loaded.config, _Parts(loaded.config, again)
+        raise loaded.faults(_Parts(loaded.config).faults)
+    config, parts = loaded.config, _Parts(loaded.config)
     if parts.faults:
         raise loaded.faults(parts.faults)
     router, bound = parts.router, parts.bound
@@ -188,15 +184,14 @@ def _load(path: str, source: Source | None) -> Loaded | Rest:
 class _Parts:
     """What is made of a configuration, each part by itself, and what is wrong with any of them."""
 
-    def __init__(self, config: Config, again: bool) -> None:
+    def __init__(self, config: Config) -> None:
         self.faults: list[ConfigError] = []
         cohort: str = self._made(_cohort, config.gateway) or DEFAULT
         gateway = msgspec.structs.replace(config.gateway, cohort=cohort)
         self.router: Any = self._made(Router, config.routes, gateway)
         upstreams = [upstream.name for upstream in config.upstreams]
-        with forgiven() if again else nullcontext():
-            self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
-        self.sources: Any = self._made(discovery.sources, config, find, again)
+        self.bound: Any = self._made(bind, config.modules, find, upstreams, cohort)
+        self.sources: Any = self._made(discovery.sources, config, find)
         named = _destinations(self.router, self.bound, self.sources)
         self.origins = [name for name in named if "://" in name]
         self.codecs: Any = self._made(Codecs, config, self.origins)

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unwatched
+
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "protogate"
 CODECS = ROOT / "codecs"
@@ -28,7 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors", "interfaces", "uri", "cohort", "wheel", "signals", "memory", "quiet", "reactor"),
     ("context", "message", "exchange.ledger"),
     # how texts of a configuration are read, shown, and guessed at: whoever builds something of one may ask them
-    ("config.scalar", "config.nearest", "config.stamp"),
+    ("config.scalar", "config.nearest", "config.stamp", "config.forgiven"),
     ("config.address", "config.field", "config.health"),
     (
         "body",

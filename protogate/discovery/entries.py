@@ -37,13 +37,10 @@ class Entries:
     Reads entries for one upstream; in any thread.
 
     @ivar scheme: of what says none.
-    @ivar again: the configuration has been in force already: what it names may have become wrong since, which is no
-        fault of it.
     """
 
-    def __init__(self, upstream: model.Upstream, again: bool = False) -> None:
+    def __init__(self, upstream: model.Upstream) -> None:
         """@raise ConfigFaults: its endpoints do not agree on a protocol."""
-        self.again = again
         settings = upstream.discovery
         assert settings is not None
         self.scheme: str = settings.scheme

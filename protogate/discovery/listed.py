@@ -23,6 +23,7 @@ from zope.interface import implementer
 
 from protogate.config.document import parse
 from protogate.config.faults import AtKey, ConfigFaults, under
+from protogate.config.forgiven import forgiven
 from protogate.config.nearest import hint
 from protogate.config.scalar import shown
 from protogate.config.stamp import Stamp, read
@@ -47,13 +48,12 @@ Reading = tuple[tuple[Place, ...], Stamp]
 class Listed:
     """
     @param path: absolute.
-    @param again: see L{Entries}.
-    @raise ConfigError: it cannot be read or used.
+    @raise ConfigError: it cannot be read or used, and that is not L{forgiven}.
     """
 
     patience = 0.0
 
-    def __init__(self, path: str, entry: Entry, again: bool = False) -> None:
+    def __init__(self, path: str, entry: Entry) -> None:
         self.asks: dict[str, Any] = {}
         self._path, self._entry = path, entry
         self._places: tuple[Place, ...] = ()
@@ -62,7 +62,7 @@ class Listed:
         try:
             self._places, self._stamp = reading(path, entry)
         except ConfigError as error:
-            if not again:
+            if not forgiven():
                 raise
             self._trouble = str(error)
         self._findings: Findings | None = None
@@ -189,4 +189,4 @@ class ListedFactory:
 
     def build(self, options: str, entry: Entry) -> Listed:
         """L{IDiscoveryFactory}."""
-        return Listed(options, entry, getattr(entry, "again", False))
+        return Listed(options, entry)

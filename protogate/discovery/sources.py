@@ -33,26 +33,24 @@ Find = Callable[[Any, str], Any]
 Path = tuple[str | int, ...]
 
 
-def sources(config: model.Config, find: Find, again: bool = False) -> dict[str, IDiscovery]:
+def sources(config: model.Config, find: Find) -> dict[str, IDiscovery]:
     """
     Make all of them.
 
     @param find: L{protogate.plugins.find}.
-    @param again: see L{Entries}.
     @return: by the name of the upstream.
     @raise ConfigFaults: all that is wrong.
     """
-    made = _Making(config, find, again)
+    made = _Making(config, find)
     if made.faults:
         raise ConfigFaults(made.faults)
     return made.sources
 
 
-def source(upstream: model.Upstream, find: Find, again: bool = False) -> IDiscovery | None:
+def source(upstream: model.Upstream, find: Find) -> IDiscovery | None:
     """
     Make that of one upstream; None = it has none.
 
-    @param again: see L{Entries}.
     @raise ConfigFaults: all that is wrong; paths are relative to the upstream.
     """
     if upstream.discovery is None:
@@ -60,7 +58,7 @@ def source(upstream: model.Upstream, find: Find, again: bool = False) -> IDiscov
     ((name, told, path),) = chosen(upstream.discovery)
     try:
         factory = find(IDiscoveryFactory, name)
-        made: IDiscovery = factory.build(understood(factory, told), Entries(upstream, again))
+        made: IDiscovery = factory.build(understood(factory, told), Entries(upstream))
         return made
     except PluginError as error:
         faults = [ConfigError(str(error.args[0]), path)]
@@ -93,7 +91,7 @@ def chosen(settings: model.Discovery) -> list[tuple[str, Any, Path]]:
 
 
 class _Making:
-    def __init__(self, config: model.Config, find: Find, again: bool) -> None:
+    def __init__(self, config: model.Config, find: Find) -> None:
         self.sources: dict[str, IDiscovery] = {}
         self.faults: list[ConfigError] = []
         self._gateway = config.gateway
@@ -106,7 +104,7 @@ class _Making:
                 continue  # there is none, or that is a fault already
             paths[upstream.name] = ("upstreams", index, "discovery", *named[0][2])
             try:
-                made = source(upstream, find, again)
+                made = source(upstream, find)
             except ConfigFaults as found:
                 self.faults += [under(fault, "upstreams", index) for fault in found.faults]
             else:

@@ -13,9 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from random import SystemRandom
@@ -27,6 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from protogate.config.faults import ConfigFaults
+from protogate.config.forgiven import forgiven
 from protogate.config.stamp import Stamp, read
 from protogate.config.watch import FileWatch
 from protogate.errors import Abort, ConfigError
@@ -43,7 +42,6 @@ FIRST_RETRY: Final = 1.0
 """Seconds after which a URL that failed is asked again; twice as long each time, up to its interval."""
 
 T = TypeVar("T")
-_forgiven: Final = ContextVar("forgiven", default=False)
 _log = Logger()
 _random: Final = SystemRandom()
 
@@ -109,7 +107,7 @@ class Followed(Generic[T]):
         try:
             self.value, self.digest = self._read()
         except ConfigError as error:
-            if not _forgiven.get():
+            if not forgiven():
                 raise
             self._trouble = error
 
@@ -246,19 +244,6 @@ class Followed(Generic[T]):
         elif self._again:
             self._again = False
             self._changed()
-
-
-@contextmanager
-def forgiven() -> Iterator[None]:
-    """
-    What is built meanwhile was in force already: a file that has become wrong since is no fault, for who refused to
-    start would help nobody.
-    """
-    token = _forgiven.set(True)
-    try:
-        yield
-    finally:
-        _forgiven.reset(token)
 
 
 def _quietly(make: Callable[[], T]) -> T:

@@ -20,7 +20,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -31,6 +30,7 @@ from zope.interface import implementer
 from protogate.admin.own import Own
 from protogate.build import Build, build, build_quietly
 from protogate.config.faults import ConfigFaults
+from protogate.config.forgiven import forgiving
 from protogate.config.load import Source
 from protogate.memory import settle
 from protogate.process import messages
@@ -126,10 +126,9 @@ class Worker:
         self._log = next(left) if message.log else None
         self._workers, self._board = message.workers, message.board
         source: Source = message.text, message.stamp
-        # The first one is made at once: nobody waits for the event loop.  The supervisor has read the file itself: what
-        # is wrong now was not when that took it.
+        # The first one is made at once: nobody waits for the event loop.
         service = self.service
-        make: Callable[..., Build] = partial(build, again=True)
+        make: Callable[..., Build] = _first
         if service is not None:
 
             def make(path: str, source: Source) -> Build:
@@ -238,6 +237,12 @@ class Worker:
     def _counted(self) -> messages.Counted:
         taken: Any = {} if self.service is None else Own(self.service).snapshot()
         return messages.Counted(snapshot=taken)
+
+
+def _first(path: str, source: Source) -> Build:
+    """The supervisor has made it before: what is wrong now was not when that took it."""
+    with forgiving():
+        return build(path, source)
 
 
 def _faulty(failure: Any) -> Any:

@@ -14,6 +14,7 @@ from sightings import Scene, at, config, scene
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults
+from protogate.config.forgiven import forgiving
 from protogate.discovery.entries import Entries
 from protogate.discovery.listed import Listed, places
 from protogate.errors import ConfigError
@@ -224,7 +225,8 @@ def test_where_it_was_in_force_already_a_fault_is_trouble_until_it_is_mended(tmp
     write(path, "- {url: \n")
     with pytest.raises(ConfigError):
         Listed(str(path), ENTRY)
-    source, findings = Listed(str(path), ENTRY, again=True), FakeFindings()
+    with forgiving():
+        source, findings = Listed(str(path), ENTRY), FakeFindings()
     source.start(findings)  # type: ignore[arg-type]
     findings.reactor.run()
     assert (findings.places, len(findings.trouble)) == ([], 2), "it is read again at once"
@@ -240,7 +242,8 @@ def test_where_it_was_in_force_already_a_fault_is_trouble_until_it_is_mended(tmp
 
 def test_one_that_is_mended_before_it_starts_is_read_at_once(tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
-    source, findings = Listed(str(path), ENTRY, again=True), FakeFindings()
+    with forgiving():
+        source, findings = Listed(str(path), ENTRY), FakeFindings()
     write(path, f"- {at(1)}:80\n")
     source.start(findings)  # type: ignore[arg-type]
     findings.reactor.run()

@@ -11,9 +11,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from protogate.body import Whole
+from protogate.config.forgiven import forgiving
 from protogate.errors import UPSTREAM, Abort, ConfigError
 from protogate.governance.asking import Question
-from protogate.governance.sources import Followed, Source, forgiven
+from protogate.governance.sources import Followed, Source
 from protogate.message import Response
 from protogate.testing.means import FakeMeans, Service
 from protogate.testing.reactor import MemoryReactor
@@ -132,7 +133,7 @@ def test_where_it_was_in_force_already_a_broken_file_is_as_a_url_that_has_not_an
         scene = Scene(Source(file=str(path)))
         with pytest.raises(ConfigError):
             scene.followed.load()
-        with forgiven():
+        with forgiving():
             scene.followed.load()
         with pytest.raises(ConfigError):
             Followed(Source(file=str(path)), parse).load()
