@@ -175,16 +175,17 @@ class Walker:
     @ivar block: a HEADERS came whose CONTINUATION is due.
     @ivar left: bytes of the frame under way that are still to come.
     @ivar partial: its stream, if it is a DATA frame, or 0.
+    @ivar goes: a GOAWAY came.
     """
 
-    __slots__ = ("_continuations", "_head", "_most", "_preface", "block", "budget", "left", "partial")
+    __slots__ = ("_continuations", "_head", "_most", "_preface", "block", "budget", "goes", "left", "partial")
 
     def __init__(self, budget: Budget, continuations: int, preface: bool) -> None:
         """
         @param continuations: CONTINUATION frames that a message may have.
         """
         self.budget = budget
-        self.block = False
+        self.block = self.goes = False
         self.partial = 0
         self._most = continuations
         self._continuations = 0  # of the message under way
@@ -253,6 +254,8 @@ class Walker:
         elif kind != DATA:  # whose content the engine must look for: padding hides that there is none
             if kind == PRIORITY and not (data[at + 5] & 0x7F or any(data[at + 6 : at + 9])):
                 raise Wrong(PROTOCOL_ERROR, "PRIORITY on stream 0")  # RFC 9113, 6.3
+            if kind == GOAWAY:
+                self.goes = True
             if kind in _EVENTS and not (flags & ACK and kind in (SETTINGS, PING)):
                 self.budget.spend(kind)
         return length

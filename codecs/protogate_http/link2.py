@@ -181,6 +181,9 @@ class Link(Connection):
 
     def _receive(self, data: bytes) -> None:
         self.walker.feed(data)
+        if self.walker.goes and self._asked and not self.full:
+            # A PING comes with it, whose ACK says that nothing more will come: ngh2 would send that first.
+            self._take()
         self.engine.receive_data(data)
         self.events()
 
@@ -348,9 +351,7 @@ class Link(Connection):
         self._corks += 1
         self._pulling = True
         try:
-            data = self.engine.data_to_send()
-            if data:
-                self.put(data if self.engine.want_read else _without_goaway(data))
+            self._take()
             if self.late_ones:
                 self._give_up()
             if self.blocked:
@@ -362,6 +363,12 @@ class Link(Connection):
         finally:
             self._pulling = False
             self.uncork()
+
+    def _take(self) -> None:
+        """Write what the engine has."""
+        data = self.engine.data_to_send()
+        if data:
+            self.put(data if self.engine.want_read else _without_goaway(data))
 
     def _give_up(self) -> None:
         late, self.late_ones = self.late_ones, []
@@ -502,10 +509,7 @@ class Link(Connection):
             return
         try:
             if self._asked and not (self.full or self.dead or self._pulling):
-                # What the stream has to say still and may say at once goes first: the last words of a tunnel.
-                data = self.engine.data_to_send()
-                if data:
-                    self.put(data if self.engine.want_read else _without_goaway(data))
+                self._take()  # what the stream may say at once goes first: the last words of a tunnel
             self.engine.reset_stream(number, code)
         except ERRORS:
             return

@@ -30,12 +30,12 @@ def goaway(last: int) -> bytes:
 class Bench:
     """A connection whose requests are handed to it in the very call that says it can take one."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, wire: Wire | None = None) -> None:
         self.clock = Clock()
         self.waiting: list[Request] = []
         self.outcomes: list[object] = []
         self.client = Http2(engine).client(self.ready, Context(Wheel(self.clock), Limits(), Timeouts()))
-        self.wire = Wire()
+        self.wire = Wire() if wire is None else wire
         self.client.makeConnection(self.wire)
 
     def ready(self, connection: object) -> None:
@@ -73,3 +73,28 @@ def test_a_request_that_waits_for_settings_is_asked_elsewhere_when_goaway_comes_
     bench.read(frame(SETTINGS, payload=struct.pack(">HI", 8, 1)) + goaway(0))
     (failure,) = bench.outcomes
     assert failure.value.retry is ALWAYS  # type: ignore[attr-defined]
+
+
+class Telling(Wire):
+    """Tells what it sent, as that of protogate's reactor does: then all of a turn is written when it is over."""
+
+    flushed = None
+
+
+@pytest.mark.parametrize("engine", ["ngh2", "h2"])
+def test_what_was_asked_before_goaway_was_read_leaves_before_the_server_is_told_that_it_was(engine: str) -> None:
+    """Servers that go send a PING with it; what comes behind its ACK they do not look at (RFC 9113, 6.8)."""
+    bench = Bench(engine, Telling())
+    bench.read(frame(SETTINGS))
+    bench.wire.take(1 << 20)
+    bench.ask()  # in a turn in which there is more to be read
+    bench.client.dataReceived(goaway((1 << 31) - 1) + frame(6, payload=b"graceful"))
+    bench.clock.advance(0)
+    sent, kinds, at = bench.wire.take(1 << 20), [], 0
+    while at < len(sent):
+        kinds.append(sent[at + 3])
+        at += 9 + int.from_bytes(sent[at : at + 3], "big")
+    assert kinds.index(1) < kinds.index(6)
+    assert bench.client.capacity == 0
+    bench.read(goaway(1) + frame(RESPONSE, 1, b"\x88", ENDS))
+    assert bench.outcomes[0].status == 200  # type: ignore[attr-defined]
