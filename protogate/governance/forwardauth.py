@@ -27,6 +27,7 @@ from protogate.governance.admission import Admission
 from protogate.governance.asking import Answer, Question, ask
 from protogate.governance.fields import Fields
 from protogate.governance.params import CONNECTION, FRAMING, Params
+from protogate.governance.reserve import canonical
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.identity import place
 from protogate.identity.identity import Identity
@@ -124,7 +125,7 @@ class ForwardAuth:
     ) -> None:
         self._question, self._method, self._seconds = question, method, seconds
         self._send, self._more, self._take, self._give, self._user = send, more, take, give, user
-        self._said = frozenset(name.replace(b"_", b"-") for name in more.names)
+        self._said = frozenset(map(canonical, more.names))
         self._once = (_OWN if send is None else send) - _LISTS
         self._memory, self._terms, self.warnings = memory, terms, warnings
         self._admission = Admission("forwardAuth", b"")
@@ -196,9 +197,8 @@ class ForwardAuth:
         return [field for field in told if field[1]]
 
     def _ours(self, name: bytes) -> bool:
-        """Whether the gateway alone says that; C{x_a} is C{x-a} to CGI, WSGI and their like."""
-        if b"_" in name:
-            name = name.replace(b"_", b"-")
+        """Whether the gateway alone says that."""
+        name = canonical(name)
         return name.startswith(b"x-forwarded-") or name in self._said
 
     def _read(self, answer: Answer) -> Verdict:

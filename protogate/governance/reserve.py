@@ -6,7 +6,7 @@ rule, condition or module sees it: also where that module does not run.  What it
 query that hold a secret, stands in no record.
 
 Rules
-- C{x_user} is C{x-user}: CGI, WSGI and their like see no difference.
+- C{x_user} is C{x-user}: CGI, WSGI and their like see no difference; to some of them C{x.user} is the same as well.
 - Trailers are held to the same: whoever merges them with the fields would be told.
 - Values of hidden parameters are replaced where records are made; the request keeps them, for the module.
 """
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = b"***"
 """What records have in place of a secret."""
+KNOWN: Final = 1000
+LONGEST: Final = 64
+"""How many names of fields are known, and bytes that they have."""
+_ALIKE: Final = bytes(each if chr(each).isalnum() and each < 128 else 0x2D for each in range(256))
 
 
 def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
@@ -36,7 +40,7 @@ def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
     for bound in chain.from_iterable(stages.values()):
         module: Any = bound.module
         if not bound.shadow:
-            names.update(map(_canonical, getattr(module, "reserves", ())))
+            names.update(map(canonical, getattr(module, "reserves", ())))
     return Reserve(frozenset(names)) if names else None
 
 
@@ -50,12 +54,13 @@ def hide(stages: Mapping[str, Iterable[Bound]]) -> Hide | None:
 
 
 class Reserve:
-    """@param names: of fields, with C{-} for C{_}."""
+    """@param names: of fields, L{canonical}."""
 
-    __slots__ = ("_names",)
+    __slots__ = ("_known", "_names")
 
     def __init__(self, names: frozenset[bytes]) -> None:
         self._names = names
+        self._known: dict[bytes, bool] = {}  # names that came: whether they are among them
 
     def __call__(self, exchange: Exchange) -> None:
         """Take out of a request what is reserved."""
@@ -67,15 +72,24 @@ class Reserve:
             request.body = _Untold(body, self)
 
     def _among(self, fields: Iterable[Field]) -> bool:
-        names = self._names
-        for name, _ in fields:  # noqa: SIM110 - a generator costs more than the tests
-            if name in names or (b"_" in name and _canonical(name) in names):
+        known = self._known
+        for name, _ in fields:
+            among = known.get(name)
+            if self._ask(name) if among is None else among:
                 return True
         return False
 
+    def _ask(self, name: bytes) -> bool:
+        among = canonical(name) in self._names
+        if len(name) <= LONGEST:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[name] = among
+        return among
+
     def _left(self, fields: Iterable[Field]) -> list[Field]:
         names = self._names
-        return [field for field in fields if _canonical(field[0]) not in names]
+        return [field for field in fields if canonical(field[0]) not in names]
 
     def trailers(self, fields: Sequence[Field]) -> Sequence[Field]:
         """Those that may be passed on."""
@@ -114,5 +128,6 @@ class _Untold(Valve):
         super().finish(self._reserve.trailers(trailers) if trailers else trailers)
 
 
-def _canonical(name: bytes) -> bytes:
-    return name.replace(b"_", b"-")
+def canonical(name: bytes) -> bytes:
+    """The name of a field, without what CGI and its like make no difference of: all but letters and digits is C{-}."""
+    return name.translate(_ALIKE)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from zope.interface import implementer
 
-from protogate.governance.reserve import hide, reserve
+from protogate.governance.reserve import KNOWN, LONGEST, hide, reserve
 from protogate.interfaces import IReservingModule
 from protogate.testing.bodies import Giver, Taker
 from protogate.testing.exchange import exchange
@@ -41,11 +41,22 @@ def test_a_module_in_the_shadow_reserves_nothing_yet_and_hides_all_the_same():
     assert hide(shadowed)(b"/?key=1") == b"/?key=***"
 
 
-@pytest.mark.parametrize("name", [b"x-user", b"x_user", b"x-user-id", b"x_user_id", b"x-user_id"])
+@pytest.mark.parametrize(
+    "name", [b"x-user", b"x_user", b"x-user-id", b"x_user_id", b"x-user_id", b"x.user", b"x!user~id", b"x_user.id"]
+)
 def test_fields_of_a_reserved_name_are_taken_out_however_it_is_spelled(name):
     made = exchange(headers=[(b"accept", b"*/*"), (name, b"root"), (b"x-users", b"kept"), (name, b"again")])
     reserved(Speaker([b"x-user"]), Speaker([b"x_user_id"]))(made)
     assert made.request.headers == [(b"accept", b"*/*"), (b"x-users", b"kept")]
+
+
+def test_no_number_of_names_makes_it_forget_or_remember_too_much():
+    reserve = reserved(Speaker([b"x-user"]))
+    for number in range(3 * KNOWN):
+        made = exchange(headers=[(b"x-%d" % number, b"1"), (b"x_user", b"root"), (b"y" * (LONGEST + 1), b"2")])
+        reserve(made)
+        assert len(made.request.headers) == 2
+    assert len(reserve._known) <= KNOWN
 
 
 def test_trailers_of_a_reserved_name_are_taken_out_too():
