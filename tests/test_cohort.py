@@ -32,6 +32,7 @@ def test_another_process_gives_the_same_place() -> None:
     assert float(printed.stdout) == position("user-42")
 
 
+@pytest.mark.unwatched
 @given(st.text())
 def test_every_key_has_a_place(key: str) -> None:
     assert 0 <= position(key) < 100

@@ -21,6 +21,8 @@ from pages import DOCS, Example, examples
 from protogate.build import build
 from protogate.config.faults import ConfigFaults
 
+pytestmark = pytest.mark.unwatched
+
 PAGE = DOCS / "add-a-protocol.md"
 RESP = EXAMPLES / "protogate-resp"
 SHOWN = [example for example in examples(PAGE) if example.language == "console" and "redis-cli" not in example.text]

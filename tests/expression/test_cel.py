@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import cel
+import pytest
 from exchanges import exchange, route
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,6 +181,7 @@ def in_cidr(address: str, network: str) -> bool:
     return bool(address) and ip_address(address) in ip_network(network)
 
 
+@pytest.mark.unwatched
 @settings(max_examples=300)
 @given(expressions(), contexts)
 def test_evaluates_as_another_implementation_does(pair: Pair, context: dict[str, dict[str, object]]) -> None:

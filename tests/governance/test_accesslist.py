@@ -191,6 +191,7 @@ def test_look_up_agrees_with_a_linear_scan(addresses, prefix, address):
         assert ((4, int(candidate)) in networks) == any(candidate in one for one in made)
 
 
+@pytest.mark.unwatched
 def test_a_hundred_thousand_networks_are_built_and_asked_fast(fakes):
     source = random.Random(7)
     texts = [f"{ipaddress.IPv4Address(source.getrandbits(24) << 8)}/24" for _ in range(60_000)]

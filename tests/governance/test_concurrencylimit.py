@@ -176,6 +176,7 @@ def test_who_leaves_the_queue_gets_no_place(stand):
     assert stand.ask(module)[1] is None
 
 
+@pytest.mark.unwatched
 def test_a_long_queue_is_served_without_a_deep_stack(stand):
     """Each is over as soon as it has its place."""
     module = stand.module(limit=1, queue=5000, wait="10s")

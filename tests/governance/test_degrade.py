@@ -756,6 +756,7 @@ class Moody(Protocol):
         self.transport.write(answer(b"for anybody" if shared else b"for " + user, b"200 OK", *lines))
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize("seed", range(2))
 def test_nobody_is_given_what_is_somebody_elses(seed):
     chance = Random(seed)

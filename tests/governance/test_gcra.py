@@ -119,6 +119,7 @@ def test_whoever_changes_keys_all_the_time_stays_within_bounds():
     assert len(buckets) == 1001
 
 
+@pytest.mark.unwatched
 def test_a_large_table_never_grows_all_at_once():
     """Its parts are small, and nearly equal; together they have room for all."""
     buckets = Buckets(1.0, 10, 400_000)

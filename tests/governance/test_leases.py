@@ -241,6 +241,7 @@ def test_all_processes_together_never_let_through_more_than_documented(processes
     stand.close()
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize("over", [1.1, 1.5, 5])
 @pytest.mark.parametrize(("each", "burst"), [(100.0, 10), (1000.0, 1000), (1000.0, 50), (50.0, 5)])
 def test_two_gateways_of_four_workers_keep_to_the_limit(each, burst, over):

@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("uvloop")
 
+pytestmark = pytest.mark.unwatched
+
 HERE = Path(__file__).parent
 ROOT = os.geteuid() == 0
 ANYBODY = all(part.stat().st_mode & stat.S_IXOTH for part in Path(sys.executable).resolve().parents)

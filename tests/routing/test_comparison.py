@@ -177,6 +177,7 @@ def test_both_sides_are_of_the_same_time() -> None:
         assert comparison.look(float(second)) == ""
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize("rate", [0.0, 0.02, 0.3])
 def test_equals_are_hardly_ever_told_apart(rate: float) -> None:
     """

@@ -415,6 +415,7 @@ EXCHANGES = st.builds(
 )
 
 
+@pytest.mark.unwatched
 @settings(max_examples=250)
 @given(rulesets(), st.lists(EXCHANGES, min_size=1, max_size=8))
 def test_the_index_finds_what_a_plain_search_finds(rules: list[model.Rule], exchanges: list[Any]) -> None:
