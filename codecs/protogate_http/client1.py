@@ -383,8 +383,9 @@ class Client(Stream):
         if whole and not self._size:
             half.since = self.now()
             self.sent(half, half.since)
-        elif self._hears:
-            self.watch(self.look())
+        elif self._hears:  # it may not tell of the rest, as TLS does not
+            half.since = self.now()
+            self.watch(self.context.wheel.resolution)
         else:
             self.written(half)
 

@@ -867,6 +867,18 @@ def test_sent_is_when_the_last_byte_was_flushed():
     assert 1003 <= ledger.sent <= 1004
 
 
+def test_sent_is_found_out_where_the_transport_says_only_that_it_was_not():
+    """As TLS on protogate's reactor does, when the socket was full."""
+    caller = Caller(flushing=False)
+    caller.client._hears = True
+    ledger = asked(caller)
+    caller.client.flushed(False)
+    caller.clock.advance(0.01)
+    caller.wire.waiting = 0
+    caller.advance(0.2, 0.05)
+    assert 1000 <= ledger.sent <= 1000.2
+
+
 def test_an_answer_shows_that_the_request_was_sent():
     caller = Caller(flushing=False)
     ledger = asked(caller)
