@@ -12,12 +12,14 @@ What holds for every test: it fails when it leaves something broken behind.
 - Warnings are errors (C{pyproject.toml}), also those of a finalizer: unclosed files and sockets, coroutines that were
   never awaited.  But for what other people's drop-ins warn of: all are imported before the first test, as otherwise
   whichever test looks for one first would import them where Twisted's cache of what they declare is missing or old.
+- SIGINT ends this process and those that it starts, also where a shell that runs all in its background has it ignored.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -150,8 +152,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Import all drop-ins; refuse to test the source where the compiled build is meant."""
+    """Import all drop-ins; hear of SIGINT; refuse to test the source where the compiled build is meant."""
     dropins(IPlugin)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.getoption("--compiled"):
         return
     from compiling import compiled_modules, is_compiled
