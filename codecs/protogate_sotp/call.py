@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from protogate.body import Body, Whole
@@ -33,16 +34,19 @@ from protogate_sotp.client import MOST, status_of, unpacked
 from protogate_sotp.dissect import reader, shown, status
 from protogate_sotp.heads import NATIVE
 from protogate_sotp.link import Greeting
+from protogate_sotp.secure import secured, why
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from twisted.internet.interfaces import IStreamClientEndpoint
 
     from protogate.context import Context
 
 NO_ANSWER: Final = 3
 """Exit status when there is no answer, or not all of it."""
 _URL: Final = re.compile(
-    r"sotp://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})(?P<target>/[\x21-\x7e]*|)"
+    r"(?P<scheme>sotps?)://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})(?P<target>/[\x21-\x7e]*|)"
 ).fullmatch
 _FIELD: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*(.*?)[ \t]*").fullmatch
 
@@ -50,10 +54,14 @@ _FIELD: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*(.*?)[ \t]*").
 def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Deferred[int] | int:
     """Ask, print, and say how it went: see L{protogate_sotp.command}."""
     try:
-        host, port, target = _place(options.url, options.request is None)
+        scheme, host, port, target = _place(options.url, options.request is None)
         fields, authority = _metadata(options.header)
         if not 0 <= options.max_time * 1000 < 1 << 32:
             raise ValueError("-m wants seconds, 0 to 4294967")
+        endpoint: IStreamClientEndpoint
+        endpoint = HostnameEndpoint(reactor, host.encode("ascii"), port, timeout=context.timeouts.connect)
+        if scheme == "sotps":
+            endpoint = secured(endpoint, host, options.cacert, options.insecure)
         body = _content(options.data, options.stream, reactor)
     except ValueError as error:
         return _complain(error, 2)
@@ -61,18 +69,18 @@ def call(options: Namespace, reactor: Any, context: Context, out: TextIO) -> Def
         return _complain(error, NO_ANSWER)
     greeting = Greeting()
     method = (options.request or "POST").encode("utf-8")
-    request = Request(method, target, fields, body, authority or _authority(options, target))
+    web = b"https" if scheme == "sotps" else b"http"
+    request = Request(method, target, fields, body, authority or _authority(options, target), web)
     printer = _Printer(out, options.include, options.stream)
     request.interim = printer.head
-    kind = _Shown if options.verbose else Client
+    kind = _Shown if options.verbose else _Asking
     factory = Factory.forProtocol(lambda: kind(_nobody, context, greeting))
     factory.noisy = False
-    endpoint = HostnameEndpoint(reactor, host.encode("ascii"), port, timeout=context.timeouts.connect)
     return _ask(endpoint, factory, request, printer, options.max_time)
 
 
 def _ask(
-    endpoint: HostnameEndpoint, factory: Any, request: Request, printer: _Printer, seconds: float
+    endpoint: IStreamClientEndpoint, factory: Any, request: Request, printer: _Printer, seconds: float
 ) -> Deferred[int]:
     """Connect, ask, take the answer within so many seconds (0 = for ever), and leave."""
 
@@ -91,7 +99,8 @@ def _ask(
         except Abort as reason:
             connection.abort()
             await connection.closed
-            return _complain(reason.reason, NO_ANSWER)
+            text = f"{reason.reason}: {connection.lost}" if connection.lost else reason.reason
+            return _complain(text, NO_ANSWER)
         connection.drain()
         await connection.closed
         code = status_of(response)
@@ -114,9 +123,9 @@ def _nobody(connection: object) -> None:
 # -- the request
 
 
-def _place(url: str, native: bool) -> tuple[str, int, bytes]:
+def _place(url: str, native: bool) -> tuple[str, str, int, bytes]:
     """
-    (host, port, target) of a URL.
+    (scheme, host, port, target) of a URL.
 
     @raise ValueError: what is wrong with it.
     """
@@ -126,7 +135,7 @@ def _place(url: str, native: bool) -> tuple[str, int, bytes]:
     target = (match["target"] or "/").encode("ascii")
     if native and not NATIVE(target):
         raise ValueError(f"{match['target']!r} is no service and operation like /1001/order.create; for HTTP say -X")
-    return match["six"] or match["host"], int(match["port"]), target
+    return match["scheme"], match["six"] or match["host"], int(match["port"]), target
 
 
 def _metadata(lines: Sequence[str]) -> tuple[list[Field], bytes]:
@@ -313,7 +322,22 @@ class _Printer:
 # -- frames
 
 
-class _Shown(Client):
+class _Asking(Client):
+    """
+    A connection that knows what it ended with.
+
+    @ivar lost: that, in words; empty = it was closed.
+    """
+
+    lost = ""
+
+    def connectionLost(self, reason: Failure) -> None:
+        if not self.dead:
+            self.lost = why(reason.value)
+        super().connectionLost(reason)
+
+
+class _Shown(_Asking):
     """A connection whose frames are shown as they come and go."""
 
     def makeConnection(self, transport: Any) -> None:

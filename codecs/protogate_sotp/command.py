@@ -19,6 +19,7 @@ EXAMPLES: Final = """\
 examples:
   protogate sotp call sotp://127.0.0.1:7001/1001/order.create -H 'content-type: application/json' -d '{"item": 7}'
   protogate sotp call sotp://127.0.0.1:7001/orders/list -i -v -m 2.5
+  protogate sotp call sotps://gateway.example:8443/1001/order.list --cacert ca.pem
   protogate sotp call sotp://127.0.0.1:8080/hotel/order/1?full=1 -X GET
   tail -f events | protogate sotp call sotp://127.0.0.1:7001/events/push -d @- --stream
 
@@ -41,7 +42,9 @@ class Command:
         call = below.add_parser(
             "call", help=text, description=text, epilog=EXAMPLES, formatter_class=parser.formatter_class
         )
-        call.add_argument("url", metavar="URL", help="sotp://HOST:PORT/SERVICE/OPERATION; with -X any path and query")
+        call.add_argument(
+            "url", metavar="URL", help="sotp://HOST:PORT/SERVICE/OPERATION, sotps:// over TLS; with -X any path"
+        )
         call.add_argument("-d", "--data", metavar="TEXT", help="the content; @FILE reads it, @- from standard input")
         call.add_argument(
             "-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="metadata; may come often"
@@ -50,6 +53,8 @@ class Command:
         call.add_argument("-m", "--max-time", type=float, default=0.0, metavar="SECONDS", help="the deadline")
         call.add_argument("-i", "--include", action="store_true", help="print status, metadata and trailers, too")
         call.add_argument("-v", "--verbose", action="store_true", help="show every frame, on standard error")
+        call.add_argument("--cacert", metavar="FILE", help="authorities that a server may be believed by, in PEM")
+        call.add_argument("-k", "--insecure", action="store_true", help="believe any certificate")
         call.add_argument(
             "--stream", action="store_true", help="send the content and print the answer piece by piece, as they come"
         )

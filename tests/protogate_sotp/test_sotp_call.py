@@ -7,14 +7,17 @@ import re
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import deferLater
 
+from authority import Authority
 from protogate.codings import pack
 from protogate.context import Context, Timeouts
 from protogate.errors import GATEWAY, Abort
@@ -311,3 +314,69 @@ async def test_content_that_cannot_be_read(server: Server, tmp_path, capsys) -> 
 async def test_a_request_that_sotp_cannot_say(server: Server, capsys) -> None:
     assert await server.call("/x", "-X", "B AD") == (3, "")
     assert "a request that cannot be said in SOTP" in capsys.readouterr().err
+
+
+# -- over TLS
+
+
+class Secured(Server):
+    """One over TLS, with a certificate for localhost."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.authority = Authority(folder)
+        issued = self.authority.issue("localhost")
+        told = CertificateOptions(issued.secret, issued.certificate, acceptableProtocols=[b"sotp/1"])
+        context = Context(Wheel(reactor))
+        factory = Factory.forProtocol(lambda: Sotp().server(self.app, context))
+        factory.noisy = False
+        self.tls = reactor.listenSSL(0, factory, told, interface="127.0.0.1")
+        self.url = f"sotps://localhost:{self.tls.getHost().port}"
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Secured]:
+    made = Secured(tmp_path)
+    yield made
+    for port in (made.port, made.tls):
+        pytest_twisted.blockon(maybeDeferred(port.stopListening))
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_server_over_tls_is_believed_by_an_authority(secure: Secured, capsys) -> None:
+    secure.app.answer = lambda request: Response(200, [], Giver([request.scheme], len(request.scheme)).body)
+    assert await secure.call("/1001/x", "--cacert", str(secure.authority.file)) == (0, "https")
+    assert capsys.readouterr().err == ""
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_server_over_tls_that_is_not_believed_is_not_asked(secure: Secured, tmp_path, capsys) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert await secure.call("/1001/x", "--cacert", str(Authority(other, "other").file)) == (3, "")
+    assert "TLS: certificate verify failed" in capsys.readouterr().err
+    assert await secure.call("/1001/x") == (3, "")
+    secure.url = secure.url.replace("localhost", "127.0.0.1")
+    assert await secure.call("/1001/x", "--cacert", str(secure.authority.file)) == (3, "")
+    assert secure.app.requests == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest_twisted.ensureDeferred
+async def test_a_server_over_tls_may_be_believed_unseen(secure: Secured, host: str) -> None:
+    secure.url = secure.url.replace("localhost", host)
+    secure.app.answer = whole(data=b"x")
+    assert await secure.call("/1001/x", "-k", "-v") == (0, "x")
+
+
+@pytest_twisted.ensureDeferred
+async def test_authorities_that_cannot_be_read(secure: Secured, tmp_path, capsys) -> None:
+    (tmp_path / "none.pem").write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+    (tmp_path / "empty.pem").write_text("")
+    for name, status, text in (
+        ("none.pem", 2, "expected certificates in PEM"),
+        ("empty.pem", 2, "expected certificates in PEM"),
+        ("not-there", 3, "No such file"),
+    ):
+        assert await secure.call("/1001/x", "--cacert", str(tmp_path / name)) == (status, "")
+        assert text in capsys.readouterr().err
