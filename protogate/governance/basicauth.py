@@ -66,6 +66,7 @@ class BasicAuth:
         self, admission: Admission, users: Followed[Users], seconds: float, warnings: list[ConfigError]
     ) -> None:
         self._admission, self._users, self._seconds, self.warnings = admission, users, seconds, warnings
+        self.insists = not admission.optional
         self.reserves, self.asks = admission.reserves, asks("users", users)
         self._key = os.urandom(32)
         self._memo: Memo[Identity] | None = None

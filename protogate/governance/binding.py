@@ -27,9 +27,10 @@ from protogate.config.scalar import shown
 from protogate.context import uncounted
 from protogate.errors import ConfigError
 from protogate.expression import condition, template
+from protogate.governance.order import warn
 from protogate.governance.shadow import Shadow
 from protogate.governance.stages import ALIASES, POST_RESPONSE, SEE_RESPONSE, STAGES
-from protogate.interfaces import ILiveModule, IModule, IModuleFactory, IReservingModule
+from protogate.interfaces import ILiveModule, IModule, IModuleFactory
 from protogate.observe.snapshot import Number
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Bound:
     @ivar gauges: how much it has right now, by name, see L{protogate.governance.means.Means}.
     @ivar warnings: what works, but perhaps not as it was meant.  A module may have C{warnings} of its own:
         ConfigErrors, whose paths start at its parameters; and C{waits}, the longest that it may wait, in seconds, and
-        the path of the parameter that says so: an entry whose timeout ends that earlier is warned of; and C{keeps}: it
-        answers without those behind it, and C{admits}: it decides who may come in.
+        the path of the parameter that says so: an entry whose timeout ends that earlier is warned of; and what
+        L{protogate.governance.order} asks for.
     """
 
     __slots__ = (
@@ -216,34 +217,8 @@ def bind(
     if faults:
         raise ConfigFaults(faults)
     ordered = {stage: tuple(sorted(bounds, key=lambda bound: bound.order)) for stage, bounds in stages.items()}
-    for bounds in ordered.values():
-        _warn_overtaken(bounds, places)
+    warn(ordered, places)
     return ordered
-
-
-def _warn_overtaken(bounds: Sequence[Bound], places: Mapping[Bound, int]) -> None:
-    """
-    Warn of who decides who may come in behind who answers without asking anybody behind: what is kept would be given to
-    everybody.  Where both have conditions, and others, they may be about other requests: nothing is said.
-    """
-    keepers: list[Bound] = []
-    for each in bounds:
-        module: Any = each.module
-        if each.shadow:
-            continue
-        if getattr(module, "keeps", False):
-            keepers.append(each)
-        elif getattr(module, "admits", False) or IReservingModule.providedBy(module):
-            first = next((other for other in keepers if _overlap(other.condition, each.condition)), None)
-            if first is not None:
-                index = places[first]
-                why = f"modules[{index}], {first.name}, answers what it keeps before this one is asked who may have it"
-                path = ("modules", places[each], "ruleOrder")
-                each.warnings = (*each.warnings, ConfigError(f"{why}: give this one a lower ruleOrder", path))
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one == other or "true" in (one, other)
 
 
 class _Entry:

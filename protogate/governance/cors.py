@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 from zope.interface import classImplements, implementer
@@ -64,6 +64,8 @@ class Cors:
     @param private: pages of public addresses may ask, although this is a private one.
     @param max_age: seconds for which it need not ask again, as text; None = nothing is said.
     """
+
+    preflights: ClassVar[bool] = True
 
     def __init__(
         self,

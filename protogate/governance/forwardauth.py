@@ -108,6 +108,7 @@ class ForwardAuth:
     """
 
     hides = ()
+    insists = True
 
     def __init__(
         self,

@@ -131,6 +131,7 @@ class HmacAuth:
         self._keep = demands.age + 2 * demands.skew
         self._replays = Replays(now, self._keep)
         self._means: Means | None = None
+        self.insists = not admission.optional
         self.reserves, self.asks = admission.reserves, asks("keys", keys)
         self._accept = [(b"accept-signature", demands.accept)]
 

@@ -112,6 +112,7 @@ class JwtAuth:
         self._only = issuers[0] if len(issuers) == 1 else None
         self._memo: Memo[Identity] = Memo(now, limit)
         self._means: Means | None = None
+        self.insists = not admission.optional
         self.reserves, self.hides = admission.reserves, place.parameters(places)
         self.asks: dict[str, tuple[str | int, ...]] = {}
         for issuer in issuers:

@@ -55,6 +55,7 @@ class KeyAuth:
         self._lookup = known if isinstance(known, Lookup) else None
         self.waits = (0.0, ()) if self._lookup is None else self._lookup.waits
         self._means: Means | None = None
+        self.insists = not admission.optional
         self.reserves, self.hides = admission.reserves, place.parameters(places)
         self.asks = asks("keys", self._file)
 

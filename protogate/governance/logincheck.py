@@ -88,6 +88,7 @@ class LoginCheck:
         self._admission, self._places, self._lookup, self._login = admission, places, lookup, login
         self.warnings, self.waits = warnings, lookup.waits
         self._means: Means | None = None
+        self.insists = not admission.optional
         self.reserves, self.hides = admission.reserves, place.parameters(places)
 
     # -- ILiveModule

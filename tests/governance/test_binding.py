@@ -362,6 +362,43 @@ def test_what_is_fine_behind_a_cache_is_not():
     assert len(orders(cache, ("rbac", RBAC, 1, same, False))) == 1
 
 
+CORS = {"origins": ["https://a.test"]}
+
+
+def preflights(*entries):
+    """The warnings of entries: name, params, stage, condition, shadow."""
+    made = [
+        Module(name=name, stage=stage, action_param=params, condition=condition, shadow=shadow)
+        for name, params, stage, condition, shadow in entries
+    ]
+    stages = bind(made, installed)
+    return [(warning.path, warning.message) for bound in stages.values() for each in bound for warning in each.warnings]
+
+
+@pytest.mark.parametrize("stage", ["PRE_REQUEST", "PRE_UPSTREAM"])
+def test_who_answers_preflights_behind_who_asks_for_credentials_is_warned_of(stage):
+    (warning,) = preflights(("keyAuth", KEYS, "", "true", False), ("cors", CORS, stage, "true", False))
+    text = (
+        "modules[0], keyAuth, refuses preflights before, for they carry no credentials: give this one a lower ruleOrder"
+    )
+    assert warning == (("modules", 1, "ruleOrder"), text)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("cors", CORS, "", "true", False), ("keyAuth", KEYS, "", "true", False)],
+        [("keyAuth", {**KEYS, "optional": True}, "", "true", False), ("cors", CORS, "", "true", False)],
+        [("keyAuth", KEYS, "", "request.method != 'OPTIONS'", False), ("cors", CORS, "", "true", False)],
+        [("keyAuth", KEYS, "", "request.path == '/a'", False), ("cors", CORS, "", "request.path == '/b'", False)],
+        [("keyAuth", KEYS, "", "true", True), ("cors", CORS, "", "true", False)],
+        [("accessList", {"deny": ["10.0.0.0/8"]}, "", "true", False), ("cors", CORS, "", "true", False)],
+    ],
+)
+def test_where_preflights_come_through_nothing_is_said(entries):
+    assert preflights(*entries) == []
+
+
 # -- explain
 
 
