@@ -268,7 +268,7 @@ class Client(Link):
         for stream in list(self.streams.values()):
             if stream.number > event.last_stream_id:
                 self.forget(stream)
-                stream.lost(Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS))
+                stream.lost(self.unread(stream))
         if not self.streams:
             self.rest()
 
@@ -290,6 +290,9 @@ class Client(Link):
         if stream.response is None:
             return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="connection_terminated")
         return Abort(f"the upstream gave it up: {name}", UPSTREAM, 502, NEVER, error="http_response_incomplete")
+
+    def unread(self, stream: Stream) -> Abort:
+        return Abort("the upstream drains, and has not looked at it", UPSTREAM, 502, ALWAYS)
 
     def spoilt(self, stream: Stream, text: str) -> Abort:
         error = "http_response_header_section_size" if "too large" in text else "http_protocol_error"

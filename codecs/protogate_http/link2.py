@@ -125,6 +125,10 @@ class Link(Connection):
         """Why the peer reset a stream."""
         raise NotImplementedError
 
+    def unread(self, stream: Stream) -> Abort:
+        """Why a stream came to nothing that stands above what a GOAWAY of the peer's names."""
+        return self.dropped(stream, REFUSED_STREAM)
+
     def spoilt(self, stream: Stream, text: str) -> Abort:
         """Why we reset a stream: the peer made a mistake."""
         raise NotImplementedError
@@ -273,9 +277,9 @@ class Link(Connection):
                 self.hidden(number)
         elif OPEN not in (stream.reading, stream.writing):
             self.forget(stream)
-        elif not code or code == REFUSED_STREAM:  # by a GOAWAY, that is
+        elif not code or code == REFUSED_STREAM:
             self.forget(stream)
-            stream.lost(self.dropped(stream, code))
+            stream.lost(self.unread(stream) if code else self.dropped(stream, code))
         else:  # the engine has reset it for what came
             self.context.count("malformed_stream")
             self.forget(stream)

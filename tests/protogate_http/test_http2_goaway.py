@@ -11,6 +11,7 @@ from protogate.context import Context, Limits, Timeouts
 from protogate.errors import ALWAYS
 from protogate.message import Request
 from protogate.testing.transport import Wire
+from protogate.upstream.outcome import FAILED, NOTHING, failed
 from protogate.wheel import Wheel
 from protogate_http.http2 import Http2
 
@@ -98,3 +99,19 @@ def test_what_was_asked_before_goaway_was_read_leaves_before_the_server_is_told_
     assert bench.client.capacity == 0
     bench.read(goaway(1) + frame(RESPONSE, 1, b"\x88", ENDS))
     assert bench.outcomes[0].status == 200  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ["ngh2", "h2"])
+def test_what_goaway_does_not_name_says_nothing_of_the_server(engine: str) -> None:
+    """It goes: that is no failure.  One that refuses a request by itself has too much to do."""
+    bench = Bench(engine)
+    bench.read(frame(SETTINGS))
+    for _ in range(3):
+        bench.ask()
+    bench.read(frame(3, 3, struct.pack(">I", 7)))
+    bench.read(goaway(1))
+    refused, unread = [outcome.value for outcome in bench.outcomes]  # type: ignore[attr-defined]
+    assert refused.retry is unread.retry is ALWAYS
+    assert (failed(refused), failed(unread)) == (FAILED, NOTHING)
+    bench.read(frame(RESPONSE, 1, b"\x88", ENDS))
+    assert bench.outcomes[2].status == 200  # type: ignore[attr-defined]
