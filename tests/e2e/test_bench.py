@@ -192,7 +192,7 @@ def test_a_candidate_that_does_less_is_not_compared() -> None:
 @pytest.mark.usefixtures("rivals")
 @pytest.mark.parametrize("name", ["post", "huge", "https"])
 def test_candidates_are_compared_request_by_request(name: str) -> None:
-    table = rows.measure(name, few())
+    table = rows.measure(name, few(connections=2))  # of more, a busy machine brings no huge answer to its end
     head, *found = table.rows
     assert head[2] == "× nginx"
     assert [row[0] for row in found] == ["nginx", EPOLL]
