@@ -20,6 +20,7 @@ from twisted.internet.interfaces import IListeningPort
 
 from protogate.admin.site import CONNECTIONS, Site, Watched
 from protogate.config import address, model
+from protogate.downstream import leftover
 from protogate.errors import ConfigError
 from protogate.observe.events import quietly
 
@@ -103,6 +104,7 @@ class Admin:
         if not where.path:
             port = quietly(reactor.listenTCP, where.port, site, backlog=CONNECTIONS, interface=where.host)
             return port
+        leftover.clear(where.path)
         try:
             port = quietly(reactor.listenUNIX, where.path, site, backlog=CONNECTIONS, mode=MODE, wantPID=True)
         except CannotListenError as error:

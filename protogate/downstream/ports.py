@@ -30,6 +30,7 @@ from twisted.internet.interfaces import IListeningPort, IReadDescriptor
 from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
 from protogate.context import Context
+from protogate.downstream import leftover
 from protogate.downstream.listener import Listener
 from protogate.downstream.proxies import Proxies
 from protogate.errors import ConfigError
@@ -214,6 +215,7 @@ class Binding:
         where = address.listen(entry.address)
         if not where.path:
             return [quietly(self._reactor.listenTCP, where.port, factory, backlog=BACKLOG, interface=where.host)]
+        leftover.clear(where.path)
         try:
             return [quietly(self._reactor.listenUNIX, where.path, factory, backlog=BACKLOG, wantPID=True)]
         except CannotListenError as error:

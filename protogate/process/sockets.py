@@ -28,6 +28,7 @@ from twisted.python.lockfile import FilesystemLock
 
 from protogate.config import address, model
 from protogate.config.faults import ConfigFaults
+from protogate.downstream import leftover
 from protogate.downstream.ports import BACKLOG, Key, cannot_listen, key_of
 from protogate.errors import ConfigError
 from protogate.process.activation import Inherited, match
@@ -243,6 +244,7 @@ def _tcp(host: str, port: int, reuse: bool, listen: bool = True) -> socket.socke
 
 
 def _unix(path: str) -> socket.socket:
+    leftover.clear(path)
     lock = FilesystemLock(f"{path}.lock")
     if not lock.lock():
         raise OSError(0, "Cannot acquire lock")
