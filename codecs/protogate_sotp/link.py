@@ -110,7 +110,6 @@ class Link(Connection):
     _owed: int = 0  # bytes passed on whose credit was not given back
     _replies: int = 0  # frames that had to be answered since the transport is full
     _rounds: int = 0
-    _stirred: bool = False  # there is more credit, for whoever waits: all are told once a read, however often it came
 
     def __init__(self, context: Context, greeting: Greeting) -> None:
         super().__init__(context)
@@ -121,6 +120,7 @@ class Link(Connection):
         self.streams: dict[int, Stream] = {}
         self.tails: list[Stream] = []
         self.heard, self.began = self.now(), 0.0
+        self._stirred = False  # there is credit again, for whoever waits: all are told once a read
 
     def halves(self) -> Collection[Half]:
         found: Any = self.streams.values()
@@ -373,10 +373,10 @@ class Link(Connection):
     def more(self, number: int, size: int) -> None:
         """CREDIT."""
         if not number:
+            self._stirred = self._stirred or not self.credit  # nobody waits for it while there is some
             self.credit += size
             if self.credit > LARGEST:
                 raise Fault("credit_overflow")
-            self._stirred = True
             return
         stream = self.streams.get(number)
         if stream is None:

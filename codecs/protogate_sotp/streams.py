@@ -216,10 +216,11 @@ class Stream:
             if left < 0:
                 self.mismatch()
                 return
-        if self.queue:
-            self.queue, self.gone = self.queue[self.gone :] + data, 0
+        queue = self.queue
+        if queue:
+            self.queue, self.gone = queue[self.gone :] + data, 0
         else:
-            self.queue = data
+            self.queue, self.gone = data, 0
         if not link.corked or len(self.queue) > BATCH:
             self.push()
         elif not self.listed:
@@ -232,7 +233,8 @@ class Stream:
 
     def push(self) -> bool:
         """Send what may be sent; whether that was the end."""
-        link, queue, last, gone = self.link, self.queue, self.last, self.gone
+        link, queue, last = self.link, self.queue, self.last
+        gone = self.gone if queue else 0
         most, left, moved = link.peer_hello.data, len(queue) - gone, False
         while left:
             size = min(left, self.credit, link.credit, most)
@@ -246,12 +248,12 @@ class Stream:
             self.credit -= size
             link.credit -= size
             if not left and last == b"":
-                self.queue, self.gone, self.last = b"", 0, None
+                self.queue, self.last = b"", None
                 link.put_data(END, self.number, data)
                 self.sent()
                 return True
             link.put_data(0, self.number, data)
-        self.queue, self.gone = b"", 0
+        self.queue = b""
         if last is None:
             return False
         self.last = None
