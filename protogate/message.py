@@ -38,6 +38,17 @@ def spellings(name: bytes) -> frozenset[bytes]:
     return frozenset(found) - {name}
 
 
+_ALIKE: Final = bytes([each if each < 128 and chr(each).isalnum() else 0x2D for each in range(256)])
+
+
+def alike(name: bytes) -> bytes:
+    """
+    A field name as who turns names into variables (CGI, WSGI and their like) knows it: to all of them C{x_user} is
+    C{x-user}, to some C{x.user} as well.  All but letters and digits is C{-}.
+    """
+    return name.translate(_ALIKE)
+
+
 @mypyc_attr(native_class=False)
 class Headers(list[Field]):
     """Field lines in the order they came, as C{(lower-case name, value)}."""

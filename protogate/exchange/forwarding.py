@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from protogate.errors import GATEWAY, Abort
-from protogate.message import Field, Headers, Peer, Request, spellings
+from protogate.message import Field, Headers, Peer, Request, alike
 from protogate.uri import LONGEST, authority
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -33,9 +33,9 @@ ROUNDS: Final = 8
 KNOWN: Final = 4096
 """Remembered answers; the memory of all of them is dropped when there are more."""
 
-_PREFIXES: Final = frozenset((b"x-forwarded-", *spellings(b"x-forwarded-")))
-_OTHERS: Final = frozenset((b"forwarded", b"via", b"x-real-ip", *spellings(b"x-real-ip")))
-"""Names with C{_} for C{-} included: for CGI, WSGI and their like those are the same field."""
+_PREFIX: Final = b"x-forwarded-"
+_OTHERS: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
+"""Names, however they are spelled: see L{alike}."""
 _CERTIFICATE: Final = b"x-forwarded-client-cert"
 """Nothing of ours: a trusted proxy's, or a module's."""
 _SIGNS: Final = (
@@ -43,7 +43,7 @@ _SIGNS: Final = (
     *(b"ssl-client-" + letter for letter in (b"c", b"d", b"f", b"i", b"s", b"v")),
 )
 """What names of fields begin with that say something about a client's certificate (RFC 9440, and many a habit)."""
-_CLAIMS: Final = frozenset(spelled for sign in _SIGNS for spelled in (sign, *spellings(sign)))
+_CLAIMS: Final = frozenset(_SIGNS)
 CLAIM: Final = 1
 """Something about a client's certificate."""
 TOLD: Final = 2
@@ -235,8 +235,9 @@ def _kind(name: bytes) -> int:
     """What a field of that name says: L{CLAIM}, L{TOLD}, both, or 0."""
     kind = _kinds.get(name)
     if kind is None:
-        kind = CLAIM if name[:12] in _CLAIMS or name[:18] in _CLAIMS else 0
-        if (name[:12] in _PREFIXES and name != _CERTIFICATE) or name in _OTHERS:
+        plain = alike(name)
+        kind = CLAIM if plain[:12] in _CLAIMS or plain[:18] in _CLAIMS else 0
+        if (plain[:12] == _PREFIX and name != _CERTIFICATE) or plain in _OTHERS:
             kind |= TOLD
         if len(name) <= LONGEST:
             if len(_kinds) >= KNOWN:

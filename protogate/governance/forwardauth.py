@@ -27,13 +27,12 @@ from protogate.governance.admission import Admission
 from protogate.governance.asking import Answer, Question, ask
 from protogate.governance.fields import Fields
 from protogate.governance.params import CONNECTION, FRAMING, Params
-from protogate.governance.reserve import canonical
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
 from protogate.identity import place
 from protogate.identity.identity import Identity
 from protogate.identity.memo import Memo
 from protogate.interfaces import ILiveModule, IModuleFactory, IReservingModule
-from protogate.message import Field, Headers, Response
+from protogate.message import Field, Headers, Response, alike
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -126,7 +125,7 @@ class ForwardAuth:
     ) -> None:
         self._question, self._method, self._seconds = question, method, seconds
         self._send, self._more, self._take, self._give, self._user = send, more, take, give, user
-        self._said = frozenset(map(canonical, more.names))
+        self._said = frozenset(map(alike, more.names))
         self._once = (_OWN if send is None else send) - _LISTS
         self._memory, self._terms, self.warnings = memory, terms, warnings
         self._admission = Admission("forwardAuth", b"")
@@ -199,7 +198,7 @@ class ForwardAuth:
 
     def _ours(self, name: bytes) -> bool:
         """Whether the gateway alone says that."""
-        name = canonical(name)
+        name = alike(name)
         return name.startswith(b"x-forwarded-") or name in self._said
 
     def _read(self, answer: Answer) -> Verdict:

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 from protogate.body import Valve
 from protogate.interfaces import IBody
-from protogate.message import Field
+from protogate.message import Field, alike
 
 if TYPE_CHECKING:
     from protogate.exchange.exchange import Exchange
@@ -31,7 +31,6 @@ HIDDEN: Final = b"***"
 KNOWN: Final = 1000
 LONGEST: Final = 64
 """How many names of fields are known, and bytes that they have."""
-_ALIKE: Final = bytes(each if chr(each).isalnum() and each < 128 else 0x2D for each in range(256))
 
 
 def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
@@ -40,7 +39,7 @@ def reserve(stages: Mapping[str, Iterable[Bound]]) -> Reserve | None:
     for bound in chain.from_iterable(stages.values()):
         module: Any = bound.module
         if not bound.shadow:
-            names.update(map(canonical, getattr(module, "reserves", ())))
+            names.update(map(alike, getattr(module, "reserves", ())))
     return Reserve(frozenset(names)) if names else None
 
 
@@ -54,7 +53,7 @@ def hide(stages: Mapping[str, Iterable[Bound]]) -> Hide | None:
 
 
 class Reserve:
-    """@param names: of fields, L{canonical}."""
+    """@param names: of fields, see L{alike}."""
 
     __slots__ = ("_known", "_names")
 
@@ -80,7 +79,7 @@ class Reserve:
         return False
 
     def _ask(self, name: bytes) -> bool:
-        among = canonical(name) in self._names
+        among = alike(name) in self._names
         if len(name) <= LONGEST:
             if len(self._known) >= KNOWN:
                 self._known.clear()
@@ -89,7 +88,7 @@ class Reserve:
 
     def _left(self, fields: Iterable[Field]) -> list[Field]:
         names = self._names
-        return [field for field in fields if canonical(field[0]) not in names]
+        return [field for field in fields if alike(field[0]) not in names]
 
     def trailers(self, fields: Sequence[Field]) -> Sequence[Field]:
         """Those that may be passed on."""
@@ -126,8 +125,3 @@ class _Untold(Valve):
 
     def finish(self, trailers: Sequence[Field] | None = None) -> None:
         super().finish(self._reserve.trailers(trailers) if trailers else trailers)
-
-
-def canonical(name: bytes) -> bytes:
-    """The name of a field, without what CGI and its like make no difference of: all but letters and digits is C{-}."""
-    return name.translate(_ALIKE)

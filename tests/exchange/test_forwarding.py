@@ -209,7 +209,16 @@ def test_nothing_that_a_peer_sends_breaks_it_or_leaves_as_it_came(lines: list[by
 
 @pytest.mark.parametrize(
     "name",
-    [b"x_forwarded_for", b"x-forwarded_for", b"x_forwarded-host", b"x_real_ip", b"x-real_ip", b"x_forwarded_port"],
+    [
+        b"x_forwarded_for",
+        b"x-forwarded_for",
+        b"x_forwarded-host",
+        b"x_real_ip",
+        b"x-real_ip",
+        b"x_forwarded_port",
+        b"x.forwarded.for",
+        b"x~real!ip",
+    ],
 )
 def test_other_spellings_of_what_is_told_are_dropped(name: bytes) -> None:
     """For CGI and its like they are the same."""
