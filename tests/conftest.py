@@ -23,7 +23,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
+from functools import partial, wraps
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ if "TEST_REACTOR" in os.environ:
 HERE = Path(__file__).parent
 WATCHING = pytest.StashKey[Any]()
 """Who looks at the test that runs, if anybody does."""
+EXAMPLES = 20
+"""Of a property, that are looked at."""
 TURNS = 5
 """Turns of the reactor in which transports that were told to close may do so."""
 
@@ -205,9 +208,29 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """See above."""
-    with watched(item.config.stash[WATCHING]):
+    """See above.  Of a property it looks at the first examples, and at nothing that Hypothesis does to find them."""
+    watching = item.config.stash[WATCHING]
+    prop = getattr(getattr(item, "obj", None), "hypothesis", None)
+    if prop is None or watching is None:
+        with watched(watching):
+            return (yield)
+    inner = prop.inner_test
+    prop.inner_test = _first_examples(inner, watching)
+    try:
         return (yield)
+    finally:
+        prop.inner_test = inner
+
+
+def _first_examples(inner: Callable[..., object], watching: Any) -> Callable[..., object]:
+    numbers = count()
+
+    @wraps(inner)  # by what it is Hypothesis chooses examples, where that is not left to chance
+    def looked_at(*arguments: Any, **named: Any) -> object:
+        with watched(watching if next(numbers) < EXAMPLES else None):
+            return inner(*arguments, **named)
+
+    return looked_at
 
 
 @pytest.fixture
