@@ -74,8 +74,8 @@ docs: $(VENV)/test.stamp  ## build/docs/index.html; warnings are errors
 trial: $(VENV)/test.stamp  ## the trial-style suites, with trial
 	PYTHONPATH=$(HELPERS) $(BIN)/trial --temp-directory=build/trial $(SUITES)
 
-# Some tests do not cover all: the gate is for all of them, once.  pytest rewrites a test file the first time it sees it: here
-# one process does, where all that tests are shared out to would each do it for all, and be measured.
+# Some tests do not cover all: the gate is for all of them, once.  pytest rewrites a test file the first time it sees
+# it: here one process does, where all that tests are shared out to would each do it for all, and be measured.
 # Gateways choose uvloop's reactor, and tests Twisted's default; what needs a real reactor runs the other way round, too.
 pytest: $(VENV)/test.stamp  ## all tests, with branch coverage; ARGS="-k name" for some
 	@mkdir -p build/coverage
