@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,7 @@ WAITING: Final = 1000
 MOST: Final = 1 << 24
 """Bytes of a reply."""
 
+_NUMBER: Final = re.compile(rb"[0-9]{1,5}").fullmatch
 _CLOSED: Final = Abort("the client was closed", GATEWAY, 503)
 
 
@@ -75,9 +77,9 @@ class Reply:
 
 
 def status_of(response: Response) -> int:
-    """The SOTP status of a Response."""
+    """The SOTP status of a Response.  Anything may stand in its metadata."""
     exact = response.headers.get(NAME)
-    return TABLE[response.status] if exact is None else int(exact)
+    return TABLE[response.status] if exact is None or not _NUMBER(exact) else int(exact)
 
 
 def unpacked(response: Response) -> Response:

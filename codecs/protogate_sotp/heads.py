@@ -388,9 +388,8 @@ def read_response(data: bytes, known: int = CAPABILITIES) -> Told:
     found = fields.read(data, at, count)
     if kind or coding:
         _add_content(found, kind, coding, known)
-    if NAME in data:  # it stands in its own place
-        found = [field for field in found if field[0] != NAME]
     if code != TABLE[status]:
+        found[:] = [field for field in found if field[0] != NAME]
         found.append((NAME, b"%d" % code))
     return Told(status, found, length)
 

@@ -18,7 +18,7 @@ from protogate.testing.cell import App, read_then
 from protogate.testing.reactor import MemoryReactor
 from protogate.testing.upstream import Do, Upstream
 from protogate.wheel import Wheel
-from protogate_sotp.client import ATTEMPTS, LONGEST, WAITING, SotpClient
+from protogate_sotp.client import ATTEMPTS, LONGEST, WAITING, SotpClient, status_of
 from protogate_sotp.codec import Sotp
 from protogate_sotp.faults import REFUSED
 from protogate_sotp.frames import HELLO, Reader
@@ -483,3 +483,8 @@ def test_the_first_bytes_are_a_hello_and_a_request():
     assert read_request(second[3], world.there.limits).target == b"/1001/order.create"
     world.last.cancel()
     world.close()
+
+
+@pytest.mark.parametrize(("said", "status"), [(b"none", 0), (b"", 0), (b"-1", 0), (b"700000", 0), (b"6", 6)])
+def test_anything_may_stand_where_a_status_stands(said, status):
+    assert status_of(Response(200, [(b"sotp-status", said)])) == status

@@ -156,13 +156,6 @@ def test_a_status_is_the_same_when_it_comes_back():
     assert (http_of(999), grpc_of(999), grpc_of(17)) == (500, 2, 8)
 
 
-@pytest.mark.parametrize("code", [0, 5, 6])
-def test_a_status_in_the_metadata_counts_for_nothing(code):
-    pairs = b"\x0b\0\4sotp-statusnone"
-    made = read_response(code.to_bytes(2, "big") + bytes(7) + b"\1" + pairs)
-    assert made.fields == ([(b"sotp-status", b"6")] if code == 6 else [])
-
-
 def test_the_page_has_every_serialization():
     found = {int(row[0]): codes(row[1])[0].encode() for row in rows("Number", "Same as") if row[0] != "other"}
     assert found == TYPES
