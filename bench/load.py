@@ -195,9 +195,9 @@ def counted(told: str, size: int = 0) -> tuple[float, int]:
     match = re.search(r"(\d+) requests in \S+, ([\d.]+)([KMG]?)B read", told)
     if match is None:
         return 0, 0
-    requests = float(match[1])
-    if size and requests:
-        requests = float(match[2]) * UNITS[match[3]] / size
+    requests, read = float(match[1]), float(match[2]) * UNITS[match[3]]
+    if size and (requests or read >= size):  # a slow machine may have brought none to its end, of many
+        requests = read / size
     match = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
     errors = int(match[1]) if match else 0
     match = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", told)

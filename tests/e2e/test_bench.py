@@ -192,7 +192,7 @@ def test_a_candidate_that_does_less_is_not_compared() -> None:
 @pytest.mark.usefixtures("rivals")
 @pytest.mark.parametrize("name", ["post", "huge", "https"])
 def test_candidates_are_compared_request_by_request(name: str) -> None:
-    table = rows.measure(name, few(connections=2))  # of more, a busy machine brings no huge answer to its end
+    table = rows.measure(name, few())
     head, *found = table.rows
     assert head[2] == "× nginx"
     assert [row[0] for row in found] == ["nginx", EPOLL]
@@ -545,6 +545,8 @@ def test_what_wrk_says_is_understood() -> None:
     socket_errors = "  Socket errors: connect 1, read 2, write 3, timeout 4\n"
     assert load.counted(WRK.format(socket_errors + "  Non-2xx or 3xx responses: 100\n")) == (5421, 110)
     assert load.counted(WRK.format(""), size=1 << 20) == (1536, 0)
+    slow = "  0 requests in 1.04s, 64.00MB read\n"
+    assert [load.counted(slow, size)[0] for size in (0, 16 << 20, 128 << 20)] == [0, 4, 0]
     assert load.counted("unable to connect to 127.0.0.1:1 Connection refused") == (0, 0)
 
 
