@@ -90,7 +90,8 @@ server.keepAliveTimeout = 600000;
 server.listen({port: %d, host: '127.0.0.1', backlog: 4096});
 process.on('SIGTERM', () => {
   leaves = true;
-  server.close(() => process.exit(0));
+  // Whom the kernel has accepted is taken first, in a turn of the loop: a port that closes resets him.
+  setImmediate(() => setImmediate(() => server.close(() => process.exit(0))));
   setInterval(() => server.closeIdleConnections(), 50);
   // One that never had a request is not idle to Node; whoever has it finds out that nobody listens long before.
   setTimeout(() => server.closeAllConnections(), 5000);
