@@ -21,7 +21,7 @@ from protogate.config import model
 from protogate.config.field import field_name
 from protogate.context import Context, Timeouts
 from protogate.errors import Abort
-from protogate.interfaces import IClientConnection, IDiscovery, IService, IStreamCodec
+from protogate.interfaces import IClientConnection, IDescribedCodec, IDiscovery, IService, IStreamCodec
 from protogate.message import Request, Response
 from protogate.proxyprotocol import encode
 from protogate.tls.client import Client
@@ -61,7 +61,8 @@ class Cluster(Dispatcher):
     ) -> None:
         super().__init__(name, means, context, rename)
         self.trust, self._proxy = Trust(tls), proxy
-        self._codec, self._settings = codec, pool
+        self._settings = pool
+        self._speak(codec)
         self._fixed = tuple(places)
         self._found: tuple[Place, ...] = ()
         self._leaving: dict[Pool, Deferred[None]] = {}
@@ -167,7 +168,8 @@ class Cluster(Dispatcher):
         if tls != self.trust.client:
             self.trust.client = tls
         if codec is not self._codec or proxy != self._proxy:
-            self._codec, self._proxy = codec, proxy
+            self._proxy = proxy
+            self._speak(codec)
             old, self._endpoints = self._endpoints, {}
             self._arrange()
             self._leave(old.values())
@@ -210,6 +212,10 @@ class Cluster(Dispatcher):
         return self._hopes.enter(request)
 
     # -- endpoints
+
+    def _speak(self, codec: IStreamCodec) -> None:
+        self._codec = codec
+        self._refusable = not IDescribedCodec.providedBy(codec) or "refuse" not in codec.lacks
 
     @property
     def stale(self) -> bool | None:

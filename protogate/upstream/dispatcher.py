@@ -54,6 +54,7 @@ class Dispatcher:
         self._election = Election(means.random, means.count, means.wheel)
         self._watchers: tuple[Watcher, ...] = ()
         self.retries, self._asked = USUAL, 0
+        self._refusable = False  # whether its protocol can say that a request was refused unread
         self._budget = Budget(*_share(model.Retry()), 0, means.wheel.now())
         self._hedges: Hedges | None = None
 
@@ -84,7 +85,11 @@ class Dispatcher:
     def attempt(self, request: Request, endpoint: Endpoint) -> Response | Deferred[Response]:
         """Ask this endpoint; then others, as far as that is safe and the configuration says so."""
         retries, body = self.retries, request.body
-        if retries.keeps(request, body) if body is not None else retries.early and request.method in retries.methods:
+        if body is None:
+            watched = retries.early and request.method in retries.methods
+        else:
+            watched = retries.keeps(request, body, self._refusable)
+        if watched:
             return Trial(self, request).begin(endpoint)
         answer = self.ask(request, endpoint)
         if waits(answer):

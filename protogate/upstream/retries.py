@@ -85,9 +85,16 @@ class Retries:
         self._first, self._most = float(config.backoff), float(config.max_backoff)
         self.early = self.attempts > 1 and (bool(self.statuses) or self.unavailable or self.each > 0.0)
 
-    def keeps(self, request: Request, body: IBody) -> bool:
-        """Whether it is worth keeping this body for another attempt."""
-        if request.method not in self.methods or request.upgrade is not None or body.attached or self.attempts == 1:
+    def keeps(self, request: Request, body: IBody, refusable: bool) -> bool:
+        """
+        Whether it is worth keeping this body for another attempt.
+
+        @param refusable: whether the upstream can say that it refused a request unread, which any method may be sent
+            again for: a server of HTTP/2 says it of all that is under way when it ends a connection.
+        """
+        if not (refusable or request.method in self.methods) or self.attempts == 1:
+            return False
+        if request.upgrade is not None or body.attached:
             return False
         return body.length is None or body.length <= self.buffer
 

@@ -254,7 +254,7 @@ class Trial:
         if not waits(answer):
             return self._answered(answer, endpoint)
         each = self._retries.each
-        if each:
+        if each and self._request.method in self._retries.methods:
             self._current, self._began = answer, self._dispatcher.now()
             self._clock().set(each)
         answer.addCallbacks(self._answered, self.failed, callbackArgs=(endpoint,), errbackArgs=(endpoint,))

@@ -5,6 +5,7 @@ request is lost.
 
 from __future__ import annotations
 
+import random
 import signal
 import ssl
 import threading
@@ -36,7 +37,11 @@ class Crowd2:
     @ivar moves: how often a client was told to leave.
     """
 
-    def __init__(self, port: int, path: str, context: ssl.SSLContext | None = None, clients: int = 3) -> None:
+    def __init__(
+        self, port: int, path: str, context: ssl.SSLContext | None = None, clients: int = 3, content: bytes = b""
+    ) -> None:
+        """@param content: what is posted, by one request of two."""
+        self._content = content
         self._port, self._path, self._context, self._over = port, path, context, threading.Event()
         self.answered, self.moves = 0, 0
         self.lost: list[Any] = []
@@ -55,7 +60,7 @@ class Crowd2:
             refused: list[Any] = []  # which a GOAWAY must explain, that may come with the next read
             while not (self._over.is_set() or there.goaways):
                 while len(under_way) < 8:
-                    under_way.add(there.ask("GET", self._path))
+                    under_way.add(self._ask(there))
                 there.read()
                 self._over.wait(0.005)  # there is more to do on this machine
                 for number in [number for number in under_way if there.told[number].over]:
@@ -68,6 +73,13 @@ class Crowd2:
             if not there.goaways:
                 self.lost += refused
             self.moves += bool(there.goaways)
+
+    def _ask(self, there: H2) -> int:
+        if not self._content or random.random() < 0.5:
+            return there.ask("GET", self._path)
+        number = there.ask("POST", self._path, end=False)
+        there.send(number, self._content)
+        return number
 
     def _settle(self, number: int, there: H2, refused: list[Any]) -> None:
         told = there.told.pop(number)
@@ -236,7 +248,7 @@ def test_a_server_that_says_goaway_costs_nothing(neighbours: Neighbours, engined
     if tls:
         there["tls"] = {"ca": str(authority.file)}
     gateway = start(neighbours, over2(port, upstreams=[there], accessLog={"file": "access.log"}))
-    clients = Crowd2(gateway.port, "/")
+    clients = Crowd2(gateway.port, "/", content=b"a call")
     with clients.working():
         for _ in range(4):
             server.signal(signal.SIGHUP)

@@ -16,7 +16,7 @@ from zope.interface.verify import verifyObject
 from protogate.context import Context, Timeouts
 from protogate.errors import IDEMPOTENT, UPSTREAM, Abort, Retry
 from protogate.exchange.ledger import Ledger
-from protogate.interfaces import IBody, IClientConnection, ISink
+from protogate.interfaces import IBody, IClientConnection, IDescribedCodec, ISink
 from protogate.message import Request, Response
 from protogate.wheel import Wheel
 
@@ -165,6 +165,13 @@ class Codec:
             connection.makeConnection = lambda transport: None  # type: ignore[method-assign]
         self.made.append(connection)
         return connection
+
+
+@implementer(IDescribedCodec)
+class Blunt(Codec):
+    """One that cannot say that it refused a request unread."""
+
+    lacks = frozenset(("refuse",))
 
 
 class FakeAttempt:

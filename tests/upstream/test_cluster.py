@@ -11,6 +11,7 @@ import pytest
 from fake_upstream import (
     NXDOMAIN,
     SERVFAIL,
+    Blunt,
     Codec,
     FakeBody,
     FakeConnection,
@@ -66,12 +67,17 @@ class Bench:
     """
 
     def __init__(
-        self, config: model.Upstream | str, gateway: model.Gateway = GATEWAY, start: bool = True, seed: int = 0
+        self,
+        config: model.Upstream | str,
+        gateway: model.Gateway = GATEWAY,
+        start: bool = True,
+        seed: int = 0,
+        codec: Any = None,
     ) -> None:
         self.time = Time()
         self.reactor = MemoryReactorClock()
         self.dns = FakeDns()
-        self.codec: Any = Codec()
+        self.codec: Any = Codec() if codec is None else codec
         self.down: set[str] = set()
         self.slow: set[str] = set()
         self.dialed: list[str] = []
@@ -405,8 +411,28 @@ def test_a_body_too_large_to_keep_is_not_sent_again() -> None:
     assert request.body is large  # known from the start
 
 
+@pytest.mark.parametrize("method", [b"POST", b"PATCH"])
+def test_a_body_of_any_method_is_kept_where_it_may_be_refused_unread(method: bytes) -> None:
+    bench = Bench(upstream("10.0.0.1:80", "10.0.0.2:80"))
+    body = FakeBody()
+    request, outcome = bench.ask(method, body=body)
+    first, second, third = FakeSink(), FakeSink(), FakeSink()
+    for sink, reason in ((first, Abort("refused", UPSTREAM, 502, ALWAYS)), (second, lost())):
+        assert request.body is not None
+        request.body.attach(sink)
+        if sink is first:
+            body.sink.write(b"all")
+            body.sink.finish()
+        assert (sink.data, sink.finished) == (b"all", True)
+        bench.busy().lose(reason)
+    bench.time.pass_by(1)
+    assert outcome.reason.retry is IDEMPOTENT, "what may have been seen is not sent again"
+    assert third.data == b""
+    assert bench.settled()
+
+
 def test_a_body_that_was_sent_in_part_is_not_sent_again() -> None:
-    bench = reused()
+    bench = Bench(upstream("10.0.0.1:80"), codec=Blunt())
     body = FakeBody()
     _, outcome = bench.ask(b"POST", body=body)
     body.attach(FakeSink())

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from fake_upstream import FakeBody, FakeSink, ask, lost
+from fake_upstream import Blunt, FakeBody, FakeSink, ask, lost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cluster import GATEWAY, Bench, upstream
@@ -406,7 +406,7 @@ def test_every_request_ends_once_and_nothing_is_left(data: st.DataObject, per_tr
 
 
 def test_a_plain_request_is_left_alone() -> None:
-    bench = Bench(upstream(*TWO))
+    bench = Bench(upstream(*TWO), codec=Blunt())
     request = ask(b"POST", FakeBody())
     body = request.body
     bench.cluster.handle(request)
