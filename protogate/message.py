@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from protogate.tls.session import Session
 
 Field = tuple[bytes, bytes]
+"""
+A line: lower-case name, value.  What a codec hands on may be of a subclass that says more of it, so whoever sorts lines
+out goes through them as C{Any}: the compiler makes plain tuples anew of those that it knows to be tuples.
+"""
 CONNECT: Final = b"connect"
 """C{Request.upgrade} of a plain CONNECT (RFC 9110, 9.3.6)."""
 
@@ -75,7 +79,7 @@ class Headers(list[Field]):
             if field[0] == name:
                 at = fields.index(field)
                 fields[at] = (name, value)
-                behind = fields[at + 1 :]
+                behind: list[Any] = fields[at + 1 :]
                 kept = [each for each in behind if each[0] != name]
                 if len(kept) != len(behind):
                     fields[at + 1 :] = kept
@@ -87,6 +91,11 @@ class Headers(list[Field]):
         fields: list[Field] = self
         for field in [each for each in fields if each[0] == name]:  # one, or none
             del fields[fields.index(field)]
+
+    def without(self, names: Container[bytes]) -> None:
+        """No line of those names."""
+        lines: list[Any] = self
+        lines[:] = [line for line in lines if line[0] not in names]
 
 
 class Peer:

@@ -29,3 +29,11 @@ def test_what_is_taken_out_is_every_line_of_that_name(lines: list[Field], name: 
     assert headers == [line for line in lines if line[0] != name]
     assert headers.get(name) is None
     assert headers.all(name) == []
+
+
+def test_lines_of_several_names_are_taken_out_at_once() -> None:
+    headers = Headers([(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")])
+    headers.without(frozenset((b"b", b"c", b"d")))
+    assert headers == [(b"a", b"1"), (b"a", b"3")]
+    headers.without(())
+    assert headers == [(b"a", b"1"), (b"a", b"3")]

@@ -355,7 +355,7 @@ WEBSOCKET: Final = b"websocket"
 _KEYS: Final = frozenset((b"sec-websocket-key", b"sec-websocket-accept"))
 
 
-def without_key(fields: Iterable[Field]) -> list[Field]:
+def without_key(fields: Iterable[Any]) -> list[Any]:
     """Without a handshake of WebSocket that was made with somebody else."""
     return [field for field in fields if field[0] not in _KEYS]
 

@@ -289,7 +289,8 @@ def trailing(trailers: Iterable[Field] | None, count: Callable[[str], None]) -> 
     return lines
 
 
-def admissible(fields: list[Field]) -> list[Field]:
+def admissible(fields: list[Any]) -> list[Any]:
+    """Those that may be trailers."""
     return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS and field[0][:12] not in _FORWARDED]
 
 

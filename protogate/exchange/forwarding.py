@@ -18,7 +18,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from protogate.errors import GATEWAY, Abort
 from protogate.message import Field, Headers, Peer, Request, alike
@@ -160,7 +160,8 @@ class Forwarding:
                 if len(self._ours(came)) >= ROUNDS:
                     raise Abort(f"the request came by {ROUNDS} times before", GATEWAY, 502, error="proxy_loop_detected")
                 via = b"%b, %b" % (came, via)
-            headers = request.headers = Headers([field for field in headers if not _kind(field[0]) & TOLD])
+            lines: Iterable[Any] = headers
+            headers = request.headers = Headers([line for line in lines if not _kind(line[0]) & TOLD])
         headers.extend(fields)
         headers.append((b"via", via))
 
@@ -248,8 +249,8 @@ def _kind(name: bytes) -> int:
 
 def _disbelieve(request: Request) -> None:
     """Take out what is said about a client's certificate."""
-    headers = request.headers
-    headers[:] = [field for field in headers if not _kind(field[0]) & CLAIM]
+    lines: list[Any] = request.headers
+    lines[:] = [line for line in lines if not _kind(line[0]) & CLAIM]
 
 
 def _valid(host: bytes) -> bool:

@@ -103,8 +103,8 @@ class Admission:
             where.remove(request)
         fields = self._fields
         if fields is not None:
-            headers, names = request.headers, fields.names
-            headers[:] = [field for field in headers if field[0] not in names]
+            headers = request.headers
+            headers.without(fields.names)
             headers.extend([field for field in fields.of(exchange) if field[1]])
 
     def absent(self, headers: Sequence[Field] = ()) -> None:

@@ -81,7 +81,7 @@ class Visit:
         if stored is None and cache.store.alone(self.key, self._began):
             self._conditions = []  # the origin answers them: nothing is kept anyway
         elif self._conditions:
-            request.headers[:] = [field for field in request.headers if field[0] not in CONDITIONS]
+            request.headers.without(CONDITIONS)
         if stored is not None:
             ours = validators(stored.headers)
             request.headers.extend(ours)

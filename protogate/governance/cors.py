@@ -138,10 +138,10 @@ def _strip(exchange: Exchange) -> None:
     response = exchange.response
     if response is None:
         return
-    headers: list[Field] = response.headers  # compiled, a list needs no iterator
-    for name, _ in headers:
+    lines: list[Field] = response.headers  # compiled, a list needs no iterator
+    for name, _ in lines:
         if name in _MINE:
-            headers[:] = [field for field in headers if field[0] not in _MINE]
+            response.headers.without(_MINE)
             break
 
 

@@ -163,7 +163,7 @@ class Resent:
 
 def uncached(headers: Headers) -> None:
     """Let no cache keep it."""
-    headers[:] = [field for field in headers if field[0] not in _FRESH]
+    headers.without(_FRESH)
     headers.append(NO_STORE)
 
 

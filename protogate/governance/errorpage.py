@@ -86,7 +86,7 @@ class Page:
         content = text if isinstance(text, str) else text.escaped(exchange, escape)
         if response.body is not None:
             response.body.stopProducing()
-        response.headers[:] = [field for field in response.headers if field[0] not in _GONE]
+        response.headers.without(_GONE)
         response.headers.append((b"content-type", kind))
         if len(self._offered) > 1:
             response.headers.append((b"vary", b"accept"))

@@ -225,7 +225,7 @@ class ForwardAuth:
         identity = self._identity(verdict)
         headers, take = exchange.request.headers, self._take
         if take:
-            headers[:] = [field for field in headers if field[0] not in take]
+            headers.without(take)
             headers.extend([field for field in verdict.headers if field[0] in take])
             exchange.request.forget()
         if self._give:

@@ -17,7 +17,7 @@ def recode(headers: Headers, *gone: bytes) -> None:
     @param gone: further fields that go.
     """
     headers[:] = [
-        (name, b"W/" + value) if name == b"etag" and value.startswith(b'"') else (name, value)
-        for name, value in headers
-        if name not in BYTES and name not in gone
+        (line[0], b"W/" + line[1]) if line[0] == b"etag" and line[1].startswith(b'"') else line
+        for line in headers
+        if line[0] not in BYTES and line[0] not in gone
     ]

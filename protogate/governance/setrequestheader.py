@@ -48,7 +48,7 @@ class SetRequestHeader:
             for name, value in fields:
                 headers.set(name, value)
         else:
-            headers[:] = [field for field in headers if field[0] not in names]
+            headers.without(names)
             headers.extend(fields)
         if self._parsed:
             request.forget()

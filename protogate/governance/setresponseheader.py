@@ -34,9 +34,9 @@ class SetResponseHeader:
         response = exchange.response
         if response is None:
             return
-        headers, names = response.headers, self._names
+        headers = response.headers
         fields = self._fields(exchange)  # all of them first: a template may read what is replaced here
-        headers[:] = [field for field in headers if field[0] not in names]
+        headers.without(self._names)
         headers.extend(fields)
 
 

@@ -77,9 +77,7 @@ class Header:
 
     def remove(self, request: Request) -> None:
         """See L{Place}."""
-        fields: list[Field] = request.headers
-        name = self.header
-        fields[:] = [field for field in fields if field[0] != name]
+        request.headers.remove(self.header)
 
 
 class Authorization(Header):

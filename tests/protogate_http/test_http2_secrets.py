@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from ends import Giver, Wire, World
 from hpack import Decoder, Encoder, NeverIndexedHeaderTuple
 
 from h2frames import PREFACE, settings
-from protogate.message import Request, Response
-from protogate_http.fields2 import compose
+from protogate.exchange.forwarding import Forwarding
+from protogate.message import Headers, Request, Response
+from protogate_http.fields2 import compose, without_key
 from protogate_http.frames2 import END_HEADERS, END_STREAM, HEADERS, frame
 from protogate_http.http2 import Http2
 from protogate_http.secret2 import Unindexed
+from protogate_http.semantics import admissible
 
 ENGINES = ("ngh2", "h2")
 GET = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]
@@ -132,3 +135,31 @@ def test_one_is_not_known_for_one_that_is_none() -> None:
         compose(out, [field], lambda event: None)
     assert [type(field) is Unindexed for field in out] == [False, True, False, True]
     assert out[3] == (b"x-a", b"b")
+
+
+def _rewritten(request: Request) -> None:
+    request.headers.set(b"x-a", b"3")
+
+
+def _forwarded(request: Request) -> None:
+    Forwarding("edge").write(request, request.peer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _rewritten,
+        _forwarded,
+        lambda request: request.headers.remove(b"x-a"),
+        lambda request: request.headers.without({b"x-a"}),
+        lambda request: request.headers.extend(without_key(request.headers)),
+        lambda request: request.headers.extend(admissible(request.headers)),
+    ],
+)
+def test_who_changes_some_fields_leaves_the_others_as_they_are(change: Callable[[Request], None]) -> None:
+    told = [(b"x-a", b"1"), (b"x-forwarded-for", b"192.0.2.7"), (b"x-a", b"2"), (b"x-forwarded-client-cert", b"c")]
+    request = Request(b"GET", b"/", headers=Headers([*told, Unindexed(b"x-api-key", b"k1")]))
+    change(request)
+    found = [field for field in request.headers if field[0] == b"x-api-key"]
+    assert found
+    assert [type(field) for field in found] == [Unindexed] * len(found)
