@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from protogate.config import model
 from protogate.config.faults import ConfigFaults, under
@@ -81,17 +81,17 @@ class Tier:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.shares: list[tuple[Endpoint, int]] = []
+        self.shares: list[tuple[Any, int]] = []
         self.well = 0.0
         self.part = 0
 
 
-def tiers(zones: model.Zones, own: str, shares: Shares, full: int) -> list[Tier]:
+def tiers(zones: model.Zones, own: str, shares: Sequence[tuple[Any, int]], full: int) -> list[Tier]:
     """
     Share out.
 
     @param own: zone of the gateway.
-    @param shares: what each endpoint would get without zones.
+    @param shares: what each endpoint, or what stands for one and has a C{place}, would get without zones.
     @param full: times its weight that the share of an endpoint is which is all well.
     @return: those that may get something, in their order.
     """
@@ -182,9 +182,9 @@ class Tiers(Choice):
         return full
 
 
-def flat(tiers: Sequence[Tier]) -> Shares:
+def flat(tiers: Sequence[Tier]) -> list[tuple[Any, int]]:
     """What each endpoint gets of all, in proportion: for choices that cannot take turns between tiers."""
-    found: list[tuple[Endpoint, int]] = []
+    found: list[tuple[Any, int]] = []
     for tier in tiers:
         left = sum([share for _, share in tier.shares])
         if left and tier.part:

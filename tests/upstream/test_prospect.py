@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from random import Random
-from types import SimpleNamespace
 
 import pytest
+from fake_upstream import FakeConnector, Time
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
 
 from protogate.config.model import Discovery, Endpoint, Hash, Upstream, Zones
 from protogate.message import Request
 from protogate.upstream import endpoint as endpoints
 from protogate.upstream.election import Election
+from protogate.upstream.pool import Pool
 from protogate.upstream.prospect import SHOWN, prospect
-from protogate.wheel import Wheel
 
 THREE = (
     Endpoint(url="http://10.0.0.1:80", weight=100, zone="a"),
@@ -94,10 +93,10 @@ def test_a_key_that_cannot_be_told():
 @given(key=st.text(min_size=1, max_size=8), zones=st.sampled_from([None, Zones(), Zones(schedule={"a": 3, "b": 1})]))
 def test_a_key_leads_to_where_its_requests_go(key, zones):
     upstream = Upstream(name="shop", endpoints=THREE, balance="hash", hash=Hash(key="source.ip", bound=2), zones=zones)
-    wheel = Wheel(Clock())
-    election = Election(Random(1), lambda event: None, wheel)
+    time = Time()
+    election = Election(Random(1), lambda event: None, time.wheel)
     election.settle(upstream, "a")
-    idle = SimpleNamespace(load=0, full=False)
+    idle = Pool(FakeConnector(), time.context)
     election.arrange([endpoints.Endpoint(place, idle) for place in endpoints.layout(upstream)])
     request = Request(b"GET", b"/", [])
     request.key = key
