@@ -139,26 +139,29 @@ class Copy:
         if self._busy or content is None or self._sink is None:
             return
         self._busy = True
-        while self._sink is not None and not self._paused and self._at < len(content.pieces):
+        while self._wanted() and self._at < len(content.pieces):
             data = content.pieces[self._at]
             self._at += 1
             if content.fill is not None and content.fill.passing:
                 content.pieces[self._at - 1] = b""
             self._sink.write(data)
         self._busy = False
-        sink = self._sink
-        if sink is None or self._paused:
+        if not self._wanted():
             return
         if content.reason is not None:
             self.fail(content.reason)
         elif content.complete:
-            self._content = self._sink = None
+            sink, self._content, self._sink = self._sink, None, None
             sink.finish(content.trailers)
         elif content.fill is not None:
             if content.fill.passing:
                 content.pieces.clear()
                 self._at = 0
             content.fill.resumed()
+
+    def _wanted(self) -> bool:
+        """Whether more may be given."""
+        return self._sink is not None and not self._paused
 
     def fail(self, reason: Abort) -> None:
         """There will never be all of it."""

@@ -151,16 +151,17 @@ class _Parser:
         return [self._characters(((ord(character), ord(character)),)) for character in body]
 
     def _repeated(self, node: Node, text: str, start: int) -> tuple[Node, str]:
-        low, high = 1, 1
+        low = 1
+        high: int | None = 1
         sign = self._peek()
         at = self.at
         if sign and sign in "*+?":
             self.at += 1
-            low, high = (1 if sign == "+" else 0), (1 if sign == "?" else None)  # type: ignore[assignment]
+            low, high = (1 if sign == "+" else 0), (1 if sign == "?" else None)
         elif sign == "{" and (match := _COUNT.match(self.pattern, at)) is not None:
             self.at = match.end()
             low = int(match[1])
-            high = low if match[2] is None else None if match[3] is None else int(match[3])  # type: ignore[assignment]
+            high = low if match[2] is None else None if match[3] is None else int(match[3])
             if low > MAX_REPEAT or (high or 0) > MAX_REPEAT:
                 raise self._fault(f"more than {MAX_REPEAT} repetitions", at)
             if high is not None and high < low:

@@ -78,7 +78,7 @@ class Race:
         done = Promise(self._cancelled)
         self._done = done
         first.addCallbacks(self._answered, self._failed)
-        if self._done is not None and delay:  # it may have failed at once
+        if delay and not done.called:  # it may have failed at once
             self._timer = self._dispatcher.timer(self._hedge)
             self._timer.set(delay)
         return done

@@ -99,7 +99,7 @@ class Watch:
             self.breakers = None if breaker is None else _KINDS[breaker.scope](Terms.of(breaker), self)
             if self.breakers is not None:
                 self.breakers.take(endpoints)
-        elif self.breakers is not None and self.breakers.terms != Terms.of(breaker):
+        elif self.breakers.terms != Terms.of(breaker):
             self.breakers.change(Terms.of(breaker))
         self._judges = tuple(judge for judge in (self.outliers, self.breakers) if judge is not None)
         if not self._judges:

@@ -83,6 +83,15 @@ def test_a_failure_of_one_leaves_it_to_the_other(which: int) -> None:
     assert outcome.status == 200
 
 
+def test_what_fails_at_once_is_no_reason_to_wait_for_a_second_attempt() -> None:
+    bench = hedging()
+    bench.down |= {"10.0.0.1", "10.0.0.2"}
+    _, outcome = bench.ask()
+    assert outcome.reason.error == "connection_refused"
+    assert bench.settled()
+    assert bench.time.idle
+
+
 def test_when_both_fail_the_failure_of_the_first_is_told() -> None:
     bench = hedging()
     request, outcome = bench.ask()
