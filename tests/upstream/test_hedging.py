@@ -88,8 +88,11 @@ def test_what_fails_at_once_is_no_reason_to_wait_for_a_second_attempt() -> None:
     bench.down |= {"10.0.0.1", "10.0.0.2"}
     _, outcome = bench.ask()
     assert outcome.reason.error == "connection_refused"
+    dialed = len(bench.dialed)
+    bench.time.pass_by(1)
+    assert len(bench.dialed) == dialed
+    assert "hedge_sent" not in bench.time.counted
     assert bench.settled()
-    assert bench.time.idle
 
 
 def test_when_both_fail_the_failure_of_the_first_is_told() -> None:
