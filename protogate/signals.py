@@ -6,8 +6,8 @@ Rules
   for that one stays.)
 - Once it was asked to stop, SIGHUP and SIGTERM change nothing: a reload that comes too late or a supervisor that asks
   twice must not cut off what is still under way.  SIGINT, which is Ctrl-C once more, ends the wait.
-- Who is told that it serves may ask it to stop at once, when Twisted's handlers are not there yet: a SIGTERM that comes
-  before them would end the process where it is.  It is kept for them.
+- Who is told that it serves may ask it to stop at once, when Twisted's handlers are not there yet: what comes before
+  them would end the process where it is.  It is kept for them.
 - SIGINT stays ignored where it was when the process began: a script's Ctrl-C is not for what runs in its background.
 - Only in the main thread: Python takes no handler anywhere else.
 """
@@ -17,7 +17,9 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
@@ -32,7 +34,7 @@ class Signals:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._before: dict[int, Any] = {}
-        self._early = False  # SIGTERM came before the reactor ran
+        self._early = 0  # SIGTERM or SIGINT, if it came before the reactor ran
         self._asked = False  # by a signal: then the process ends, and Twisted's handlers are of no more use
         self._hurry: Callable[[], object] | None = None
 
@@ -42,7 +44,9 @@ class Signals:
             self._take(signal.SIGHUP, lambda *_: self._reactor.callFromThread(reload))
             if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:  # which would end the process
                 self._take(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(upgrade))
-            self._take(signal.SIGTERM, self._keep)
+            for number in _STOPS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._take(number, self._keep)
             self._reactor.callWhenRunning(self._stand_before)  # Twisted's handlers are there by then
 
     def drain(self, hurry: Callable[[], object]) -> None:
@@ -62,18 +66,22 @@ class Signals:
                 signal.signal(number, handler)
 
     def _keep(self, number: int, frame: object) -> None:
-        """SIGTERM, too early."""
-        self._early = True
+        """Too early."""
+        self._early = number
 
     def _stand_before(self) -> None:
         if self._before:
-            if signal.getsignal(signal.SIGTERM) != self._keep:  # it is Twisted's, as it mostly is
-                del self._before[signal.SIGTERM]
-            self._take(signal.SIGTERM, self._heard)
-            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-                self._take(signal.SIGINT, self._heard)
+            stops = signal.getsignal(signal.SIGTERM) != self._keep  # Twisted stops the reactor, as it mostly does
+            for number in _STOPS:
+                there = signal.getsignal(number)
+                if there is not signal.SIG_IGN:
+                    if there != self._keep:
+                        self._before.pop(number, None)
+                    elif stops:  # of SIGINT it keeps off where somebody else has taken it
+                        self._before[number] = self._reactor.sigInt
+                    self._take(number, self._heard)
             if self._early:
-                self._heard(signal.SIGTERM, None)
+                self._heard(self._early, None)
 
     def _heard(self, number: int, frame: object) -> None:
         """SIGTERM or SIGINT.  Twisted must hear of the first only: to stop twice is an error to it."""

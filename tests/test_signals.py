@@ -51,6 +51,10 @@ class Process:
         elif self.handlers[number] is not signal.SIG_IGN:
             self.handlers[number](number, None)
 
+    def sigInt(self, number: int, frame: object) -> None:
+        """Twisted's; it takes SIGINT only where Python's own handler is."""
+        self.heard.append("Twisted")
+
     def callFromThread(self, function: Callable[[], object]) -> None:
         function()
 
@@ -150,26 +154,31 @@ def test_when_the_process_goes_on_all_is_as_before(process: Process, signals: Si
     assert process.heard == ["SIGHUP", "SIGTERM", "SIGINT", "the end"]
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_who_is_asked_to_stop_before_the_reactor_runs_stops_when_it_does(process: Process, times: int) -> None:
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGTERM] * 2, [signal.SIGINT], [signal.SIGINT, signal.SIGTERM]]
+)
+def test_who_is_asked_to_stop_before_the_reactor_runs_stops_when_it_does(process: Process, numbers: list[int]) -> None:
     signals = Signals(process)
     signals.serve(lambda: None, lambda: None)
-    for _ in range(times):
-        process.kill(signal.SIGTERM)
+    for number in numbers:
+        process.kill(number)
     assert process.heard == []
-    process.handlers[signal.SIGTERM] = lambda number, frame: process.heard.append("Twisted")
+    process.handlers[signal.SIGTERM] = process.sigInt
     process.run()
     assert process.heard == ["Twisted"]
     process.kill(signal.SIGTERM)
     assert process.heard == ["Twisted"]
 
 
-def test_what_was_there_before_the_reactor_ran_hears_of_it_where_twisted_takes_nothing(process: Process) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_was_there_before_the_reactor_ran_hears_of_it_where_twisted_takes_nothing(
+    process: Process, number: int
+) -> None:
     signals = Signals(process)
     signals.serve(lambda: None, lambda: None)
-    process.kill(signal.SIGTERM)
+    process.kill(number)
     process.run()
-    assert process.heard == ["SIGTERM"]
+    assert process.heard == [signal.Signals(number).name]
 
 
 def test_what_is_stopped_before_the_reactor_runs_takes_nothing_any_more(process: Process) -> None:
