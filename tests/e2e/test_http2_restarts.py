@@ -61,7 +61,8 @@ class Crowd2:
             while not (self._over.is_set() or there.goaways):
                 while len(under_way) < 8:
                     under_way.add(self._ask(there))
-                there.read()
+                if not any(there.told[number].over for number in under_way):  # who sends content reads, too
+                    there.read()
                 self._over.wait(0.005)  # there is more to do on this machine
                 for number in [number for number in under_way if there.told[number].over]:
                     under_way.remove(number)
