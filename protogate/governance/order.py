@@ -11,8 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from protogate.errors import ConfigError
 from protogate.governance.stages import PRE_REQUEST, PRE_UPSTREAM
@@ -30,44 +30,53 @@ def warn(ordered: Mapping[str, Sequence[Bound]], places: Mapping[Bound, int]) ->
     @param places: where each stands in the configuration.
     """
     for bounds in ordered.values():
-        _overtaken(bounds, places)
-    _unanswered((*ordered[PRE_REQUEST], *ordered[PRE_UPSTREAM]), places)
+        why = "answers what it keeps before this one is asked who may have it"
+        _behind(bounds, places, _keeps, _admits, why)
+    bounds = (*ordered[PRE_REQUEST], *ordered[PRE_UPSTREAM])
+    _behind(bounds, places, _insists, _preflights, "refuses preflights before, for they carry no credentials")
 
 
-def _overtaken(bounds: Sequence[Bound], places: Mapping[Bound, int]) -> None:
-    """Warn of who decides who may come in behind who answers without asking it: what is kept is given to everybody."""
-    keepers: list[Bound] = []
+_Is = Callable[["Bound"], bool]
+
+
+def _behind(bounds: Sequence[Bound], places: Mapping[Bound, int], one: _Is, other: _Is, why: str) -> None:
+    """
+    Warn of each that is of one kind and stands behind one of another.
+
+    @param one: whether it is one of those that should not stand before …
+    @param other: … one of these.
+    @param why: what the former does.
+    """
+    before: list[Bound] = []
     for each in bounds:
-        module: Any = each.module
         if each.shadow:
             continue
-        if getattr(module, "keeps", False):
-            keepers.append(each)
-        elif getattr(module, "admits", False) or IReservingModule.providedBy(module):
-            first = next((other for other in keepers if _overlap(other.condition, each.condition)), None)
+        if one(each):
+            before.append(each)
+        elif other(each):
+            first = next((found for found in before if _overlap(found.condition, each.condition)), None)
             if first is not None:
-                index = places[first]
-                why = f"modules[{index}], {first.name}, answers what it keeps before this one is asked who may have it"
-                path = ("modules", places[each], "ruleOrder")
-                each.warnings = (*each.warnings, ConfigError(f"{why}: give this one a lower ruleOrder", path))
+                text = f"modules[{places[first]}], {first.name}, {why}: give this one a lower ruleOrder"
+                fault = ConfigError(text, ("modules", places[each], "ruleOrder"))
+                each.warnings = (*each.warnings, fault)
 
 
-def _unanswered(bounds: Sequence[Bound], places: Mapping[Bound, int]) -> None:
-    """Warn of who answers preflights behind who asks for credentials: browsers send none with them."""
-    insisting: list[Bound] = []
-    for each in bounds:
-        module: Any = each.module
-        if each.shadow:
-            continue
-        if getattr(module, "insists", False) and "OPTIONS" not in each.condition:
-            insisting.append(each)
-        elif getattr(module, "preflights", False):
-            first = next((other for other in insisting if _overlap(other.condition, each.condition)), None)
-            if first is not None:
-                index = places[first]
-                why = f"modules[{index}], {first.name}, refuses preflights before, for they carry no credentials"
-                path = ("modules", places[each], "ruleOrder")
-                each.warnings = (*each.warnings, ConfigError(f"{why}: give this one a lower ruleOrder", path))
+def _keeps(bound: Bound) -> bool:
+    return getattr(bound.module, "keeps", False)
+
+
+def _admits(bound: Bound) -> bool:
+    """What is kept is given to everybody, whoever these would let in."""
+    return getattr(bound.module, "admits", False) or IReservingModule.providedBy(bound.module)
+
+
+def _insists(bound: Bound) -> bool:
+    return getattr(bound.module, "insists", False) and "OPTIONS" not in bound.condition
+
+
+def _preflights(bound: Bound) -> bool:
+    """Browsers send no credentials with those."""
+    return getattr(bound.module, "preflights", False)
 
 
 def _overlap(one: str, other: str) -> bool:

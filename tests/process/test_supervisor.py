@@ -258,9 +258,8 @@ async def test_a_program_that_cannot_be_executed_leaves_all_as_it_was(
     await supervisor.stopService()
 
 
-@pytest.mark.parametrize("fault", ["", "file", "worker"])
-@pytest_twisted.ensureDeferred
-async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: str) -> None:
+def left(world: World) -> tuple[Supervisor, State]:
+    """One that serves with two workers, and what it leaves to the next program."""
     before = world.make(begin=Begin(twistd=False))
     before.startService()
     state = before._left(Begin(twistd=False))
@@ -269,6 +268,13 @@ async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: 
     assert state.log is not None
     state.log = state.log[0], os.dup(state.log[1])
     state.children = [Begun(1, 0, 0.0, 0, 0, serving=True), Begun(2, 1, 0.0, 0, 0, serving=True)]
+    return before, state
+
+
+@pytest.mark.parametrize("fault", ["", "file", "worker"])
+@pytest_twisted.ensureDeferred
+async def test_the_next_program_goes_on_with_what_it_finds(world: World, fault: str) -> None:
+    before, state = left(world)
     state.counted = {"counts": {"": {"": {"exchanges": 7}}}, "gauges": {}, "histograms": {}}
     state.posts, state.term = {"endpoints/shop": {"healthCheck 192.0.2.7:80": [0.0, "ill", None]}}, 3
     where = before.addresses
@@ -315,14 +321,7 @@ class Told(Notify):
 
 @pytest_twisted.ensureDeferred
 async def test_nobody_waits_for_new_workers_but_the_old_ones(world: World) -> None:
-    before = world.make(begin=Begin(twistd=False))
-    before.startService()
-    state = before._left(Begin(twistd=False))
-    for each in state.sockets:
-        each.descriptors = [os.dup(number) for number in each.descriptors]
-    assert state.log is not None
-    state.log = state.log[0], os.dup(state.log[1])
-    state.children = [Begun(1, 0, 0.0, 0, 0, serving=True), Begun(2, 1, 0.0, 0, 0, serving=True)]
+    before, state = left(world)
     notify = Told()
     after = world.make(state, notify=notify)
     after.waits = True
